@@ -29,10 +29,10 @@ import yaml
 from benchmarks.offline import arrivals
 from benchmarks.paper import experiment, traces
 from benchmarks.remembering import VALGRIND, environment, instructions
+from scheduler import offline
 from scheduler.engine import Engine
-from simulator import offline
-from simulator.offline import openb
-from simulator.offline.virtual_time import no_collections
+from scheduler.offline import openb
+from scheduler.offline.virtual_time import no_collections
 
 KINDS: Final = ("BestFit", "long run")
 NODES: Final = {"BestFit": 1213, "long run": 5000}

@@ -22,7 +22,7 @@ import click
 from benchmarks.engine_world import EngineWorld
 from benchmarks.remembering import VALGRIND, environment, instructions
 from scheduler.framework import plugin_names
-from simulator.offline.virtual_time import no_collections
+from scheduler.offline.virtual_time import no_collections
 
 BAR: Final = 0.01
 _FIRST: Final = 10

@@ -30,8 +30,8 @@ from typing import Any, Final
 
 import click
 
+from scheduler import offline
 from scheduler.api.pod_groups import POD_GROUP_LABEL
-from simulator import offline
 
 POINTS: Final = 3.0
 """Percentage points of utilisation that gangs may cost."""

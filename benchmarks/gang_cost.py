@@ -25,7 +25,7 @@ import click
 from benchmarks.engine_world import EngineWorld
 from benchmarks.remembering import VALGRIND, environment, instructions
 from plugins import GangScheduling
-from simulator import offline
+from scheduler import offline
 
 BAR: Final = 0.01
 KINDS: Final = ("attempt", "pod")

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import click
 
-from simulator import offline
+from scheduler import offline
 
 TEMPLATES = 20
 SECONDS_BETWEEN = 0.1
@@ -49,7 +49,7 @@ def seconds_of_run(nodes: int, count: int, *, direct: bool) -> tuple[float, byte
     """Return the CPU seconds of a run, and its result."""
     workload = list(arrivals(count, seed=1))
     with (
-        patch("simulator.offline.assembly.suits", lambda _engine: direct),
+        patch("scheduler.offline.assembly.suits", lambda _engine: direct),
         offline.World(seed=1) as world,
     ):
         world.add_nodes(offline.node(cpu=16, memory="64Gi"), count=nodes)

@@ -9,10 +9,10 @@ docs/simulate.md has a first example.
 
 from kubestow import packages
 
-packages.check()
+packages.check("config", "plugins", "scheduler")
 
-from simulator import offline
-from simulator.offline import *
+from scheduler import offline
+from scheduler.offline import *
 
 __all__: list[str] = []
 __all__ += offline.__all__

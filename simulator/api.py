@@ -13,19 +13,19 @@ import uuid
 from collections import deque
 from typing import Any, Final
 
+from scheduler.api.stored.merging import Merger, merge_patch
 from simulator import errors
 from simulator.admission import AdmissionChain, AdmissionRequest, Operation, WriteOptions
 from simulator.custom_resources import CustomResources
 from simulator.fields import drop_disabled_fields, prune_unknown_fields, refuse_undeclared
 from simulator.metadata import check_preconditions, grace_seconds, kept_metadata, uid_mismatch
 from simulator.objects import JsonObject, copy_tree, dig, drop_nulls, format_time
-from simulator.patch import json_patch, merge_patch
+from simulator.patch import bad_requests, json_patch
 from simulator.pods import resized
 from simulator.resources import Resource, ResourceTable
 from simulator.schemas import causes_of, fill_defaults
 from simulator.selectors import Predicate
 from simulator.store import AlreadyExistsError, Store, Version
-from simulator.strategic import Merger
 from simulator.strategies import Strategy, Surroundings, check_namespace
 from simulator.workloads import PLAIN, STRATEGIES
 
@@ -228,7 +228,8 @@ class Api:
         elif not isinstance(patch, dict):
             raise errors.bad_request("a merge patch is an object")
         elif patch_type == STRATEGIC_PATCH:
-            patched = self._merger(resource)[0].merge(shown, patch)
+            with bad_requests():
+                patched = self._merger(resource)[0].merge(shown, patch)
         else:
             patched = merge_patch(shown, patch)
         requested = dig(patch, "metadata", "resourceVersion") if isinstance(patch, dict) else None
@@ -279,7 +280,8 @@ class Api:
         else:
             shown = current.obj if resource.view is None else resource.view.show(current.obj)
             before = self._applied.get((dig(current.obj, "metadata", "uid"), options.field_manager))
-            patched = self._merger(resource)[1].apply(shown, wanted, before)
+            with bad_requests():
+                patched = self._merger(resource)[1].apply(shown, wanted, before)
             version = self._write_patched(resource, subresource, current, patched, options, None)
         if not options.dry_run:
             uid = version.obj["metadata"]["uid"]

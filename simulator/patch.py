@@ -1,30 +1,26 @@
-"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
+"""JSON patch (RFC 6902). Merge patches and apply are in `scheduler.api.stored.merging`.
 
-Neither changes its input: the result shares with it whatever the patch leaves alone. Strategic
-merge and apply are in `simulator.strategic`.
+It does not change its input: the result shares with it whatever the patch leaves alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from scheduler.api.stored.merging import PatchError
 from simulator.errors import bad_request, rejected_patch
 from simulator.objects import JsonObject
 
 
-def merge_patch(tree: JsonObject, patch: JsonObject) -> JsonObject:
-    """Apply a JSON merge patch: objects merge, null removes, everything else replaces."""
-    merged = dict(tree)
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, dict):
-            below = merged.get(key)
-            merged[key] = merge_patch(below if isinstance(below, dict) else {}, value)
-        else:
-            merged[key] = value
-    return merged
+@contextmanager
+def bad_requests() -> Iterator[None]:
+    """Answer 400 if a patch cannot be merged."""
+    try:
+        yield
+    except PatchError as error:
+        raise bad_request(str(error)) from error
 
 
 def json_patch(tree: JsonObject, operations: Sequence[Mapping[str, Any]]) -> JsonObject:

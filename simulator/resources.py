@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from scheduler.api.stored.merging import CLAIM_RULES, MergeRule
 from simulator.objects import JsonObject
-from simulator.strategic import CLAIM_RULES, MergeRule
 
 STANDARD_VERBS: Final = (
     "create",

@@ -11,8 +11,8 @@ import click
 from rich.console import Console
 
 from benchmarks.paper import experiment, report, traces
+from scheduler.offline import WorldError
 from simulator import sweeps
-from simulator.offline import WorldError
 
 SOURCES: Final = Path(__file__).parents[2]
 FOLDERS: Final = (

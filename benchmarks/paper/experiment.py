@@ -15,8 +15,8 @@ from typing import Any, Final
 import yaml
 
 from benchmarks.paper import measures, traces
-from simulator import offline
-from simulator.offline import openb
+from scheduler import offline
+from scheduler.offline import openb
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "gpu_sharing"
 INDEX: Final = "alibabacloud.com/gpu-index"

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from simulator.offline import WorldError, openb
-from simulator.offline.rows import Row, Rows
+from scheduler.offline import WorldError, openb
+from scheduler.offline.rows import Row, Rows
 
 PODS: Final = "openb_pod_list_"
 NODES: Final = "openb_node_list_"

@@ -21,10 +21,10 @@ import yaml
 from benchmarks.fuzz.profiles import HEAD, for_kubestow, own_name, profiles
 from benchmarks.fuzz.worlds import FAMILIES, drawn
 from devtools.conformance.world import KINDS
+from scheduler import offline
 from scheduler.explain.records import Change, Remedies, Remedy
 from scheduler.service.what_if.changes import applied, resource_of
 from scheduler.service.what_if.remedies.search import Search
-from simulator import offline
 
 Object = dict[str, Any]
 Objects = dict[tuple[str, str], Object]

@@ -15,11 +15,10 @@ from devtools.conformance.world import World
 from plugins import DynamicResources
 from plugins.dynamic_resources.attempt import Attempt
 from scheduler.api import Pod
+from scheduler.api.stored.merging import CLAIM_RULES, Merger, merge_patch
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import CycleState, Handle, ObjectKey
 from scheduler.framework.plugin_names import DYNAMIC_RESOURCES
-from simulator.patch import merge_patch
-from simulator.strategic import CLAIM_RULES, Merger
 
 Record = dict[str, Any]
 

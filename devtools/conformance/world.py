@@ -1,4 +1,4 @@
-"""The world of one vector: an offline world (`simulator.offline`) with the vector's objects.
+"""The world of one vector: an offline world (`scheduler.offline`) with the vector's objects.
 
 Nothing is queued or carried out: the incoming pod is attempted directly, and evictions are dropped,
 as they were when the vectors were made. kube-scheduler's own defaults are in force, for the vectors
@@ -17,13 +17,13 @@ from config import Configuration, FeatureGates, load_configuration
 from devtools.conformance.reading import Vector
 from plugins import DEFAULT_PLUGINS, in_tree
 from plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
+from scheduler import offline
 from scheduler.api import Pod
 from scheduler.engine import Engine, Framework, SchedulingAlgorithm
 from scheduler.engine.metrics import NoMetrics
 from scheduler.framework import Registry, plugin_names
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.preemption import PreemptionRules
-from simulator import offline
 
 MISSING: Final = UPSTREAM_NAMES - {plugin.name for plugin in in_tree()}
 """Plugins of kube-scheduler that do not exist here."""

@@ -108,9 +108,9 @@ PAGES: Final[Mapping[str, tuple[str, tuple[Source, ...]]]] = {
         "Tests of plugins",
         (
             Source("Clusters for tests", "scheduler.testing.cluster", _TESTING),
-            Source("Nodes and pods for tests", "simulator.offline.builders", _TESTING),
-            Source("Events of a test cluster", "simulator.offline.event_log", _TESTING),
-            Source("Errors of a test cluster", "simulator.offline.editing", _TESTING),
+            Source("Nodes and pods for tests", "scheduler.offline.builders", _TESTING),
+            Source("Events of a test cluster", "scheduler.offline.event_log", _TESTING),
+            Source("Errors of a test cluster", "scheduler.offline.editing", _TESTING),
             Source("Snapshots of decisions", "scheduler.testing.snapshots", _TESTING),
             Source("The check of a plugin", "scheduler.testing.examination", _TESTING),
             Source("The speed of a plugin", "scheduler.testing.speed", _TESTING),

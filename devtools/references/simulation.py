@@ -9,11 +9,11 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 
 from config.schema import DIALECT, field_descriptions
-from simulator.offline import Capacity, Consolidation, NodesNeeded
-from simulator.offline.assertions import Check
-from simulator.offline.comparison import Comparison
-from simulator.offline.documents import API_VERSION
-from simulator.offline.experiment import SimulatedRun
+from scheduler.offline import Capacity, Consolidation, NodesNeeded
+from scheduler.offline.assertions import Check
+from scheduler.offline.comparison import Comparison
+from scheduler.offline.documents import API_VERSION
+from scheduler.offline.experiment import SimulatedRun
 
 _RUNS: Final = {
     "runs": (SimulatedRun, "Of each configuration and seed."),

@@ -7,7 +7,7 @@ Strategies for Hypothesis are in `kubestow.testing.strategies`.
 
 from kubestow import packages
 
-packages.check()
+packages.check("config", "plugins", "scheduler")
 
 from scheduler import testing
 from scheduler.testing import *

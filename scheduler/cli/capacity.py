@@ -17,8 +17,8 @@ from scheduler.explain.records.wording import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from simulator.offline import Capacity, Consolidation, NodeKind, NodesNeeded, World
-    from simulator.offline.documents import Kind
+    from scheduler.offline import Capacity, Consolidation, NodeKind, NodesNeeded, World
+    from scheduler.offline.documents import Kind
 
 QUESTIONS: Final = ("how_many_fit", "nodes_needed", "consolidate")
 """The options that ask, in the order of the help."""
@@ -42,8 +42,8 @@ def answer(question: str, world: World, asked: dict[str, Any], *, as_json: bool)
         WorldError: a manifest is malformed, or there is no such node.
         click.BadParameter: a file cannot be read as a manifest.
     """
-    from simulator import offline
-    from simulator.offline.documents import document
+    from scheduler import offline
+    from scheduler.offline.documents import document
 
     found: Capacity | NodesNeeded | Consolidation
     console = wide_console()
@@ -81,7 +81,7 @@ def _pod(file: str) -> dict[str, Any]:
 
 
 def _kind(world: World, node: str) -> NodeKind:
-    from simulator.offline import NodeKind, node_like
+    from scheduler.offline import NodeKind, node_like
 
     if node != STDIN and ("\0" in node or not Path(node).is_file()):
         if Path(node).suffix in (".yaml", ".yml", ".json"):

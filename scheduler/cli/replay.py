@@ -25,8 +25,8 @@ from scheduler.explain.records.wording import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from simulator.offline.judgement import Judgement
-    from simulator.offline.replay import Replay
+    from scheduler.offline.judgement import Judgement
+    from scheduler.offline.replay import Replay
 
 HELP: Final = """\
 Decide again, in this process, what a bundle or a recording remembers.
@@ -76,8 +76,8 @@ def command(
     output: str,
 ) -> None:
     """Replay a file."""
-    from simulator.offline.judgement import DIFFERENT
-    from simulator.offline.replay import Replay
+    from scheduler.offline.judgement import DIFFERENT
+    from scheduler.offline.replay import Replay
 
     counts: Counter[str] = Counter()
     console = wide_console()
@@ -142,7 +142,7 @@ def _goes_on() -> bool:
 
 
 def _summary(replay: Replay, counts: Counter[str], console: Console) -> None:
-    from simulator.offline.bundles import unknown_kinds
+    from scheduler.offline.bundles import unknown_kinds
 
     for note in unknown_kinds(replay.unknown):
         say(console, one_line(note))

@@ -20,9 +20,9 @@ from scheduler.cli.modes import ModalCommand
 
 if TYPE_CHECKING:
     from scheduler.explain.records.shadow import ShadowSummary
+    from scheduler.offline.assertions import Assertion
+    from scheduler.offline.happenings import Happenings
     from scheduler.shadow.wiring import ShadowWiring
-    from simulator.offline.assertions import Assertion
-    from simulator.offline.happenings import Happenings
 
 HELP: Final = """\
 Decide the pods of the scheduler in force beside it, send nothing, and compare.
@@ -252,7 +252,7 @@ def _parsed(texts: Sequence[str]) -> tuple[Assertion, ...]:
         return ()
     from scheduler.explain.records.shadow import ShadowSummary
     from scheduler.explain.records.shadow_wording import figures
-    from simulator.offline.assertions import Assertion, AssertionSyntaxError
+    from scheduler.offline.assertions import Assertion, AssertionSyntaxError
 
     known = figures(ShadowSummary(began=0.0, now=0.0, names=(), judged=0, verdicts={}))
     try:
@@ -331,7 +331,7 @@ async def _replayed(
 
     import msgspec
 
-    from simulator.offline.counterfactual import replay
+    from scheduler.offline.counterfactual import replay
 
     click.echo("simulating what would have become of the pods", err=True)
     now = end.summary.now

@@ -20,7 +20,7 @@ from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import one_line
 
 if TYPE_CHECKING:
-    from simulator.offline.experiment import Simulation
+    from scheduler.offline.experiment import Simulation
 
 HELP: Final = """\
 Simulate a copy of a cluster, in this process and in virtual time.
@@ -170,7 +170,7 @@ def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **ask
         raise click.UsageError("Missing argument 'DUMP...'.")
     questions = [name for name in capacity.QUESTIONS if asked[name] not in (None, False)]
     with errors():
-        from simulator.offline.experiment import Simulation
+        from scheduler.offline.experiment import Simulation
 
         if asked["report"]:
             simulation_output.refuse_report_without_plots()
@@ -235,7 +235,7 @@ def errors() -> Iterator[None]:
     """End the command with the exit code of the error."""
     from scheduler.bundle.format import BundleError
     from scheduler.framework.status import ConfigurationError
-    from simulator.offline import WorldError
+    from scheduler.offline import WorldError
 
     try:
         yield

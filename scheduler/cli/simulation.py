@@ -15,10 +15,10 @@ from scheduler.cli.simulation_output import Answer
 from scheduler.explain.records.wording import span
 
 if TYPE_CHECKING:
-    from simulator.offline.assertions import Assertion, Check
-    from simulator.offline.comparison import Comparison
-    from simulator.offline.experiment import Scenario, SimulatedRun, Simulation
-    from simulator.offline.sampling import Sample
+    from scheduler.offline.assertions import Assertion, Check
+    from scheduler.offline.comparison import Comparison
+    from scheduler.offline.experiment import Scenario, SimulatedRun, Simulation
+    from scheduler.offline.sampling import Sample
 
 MAX_SEEDS: Final = 1000
 
@@ -26,8 +26,8 @@ MAX_SEEDS: Final = 1000
 def scenario(dumps: tuple[str, ...], asked: Mapping[str, Any]) -> Scenario:
     """Build the scenario of the options. Raises WorldError or click.BadParameter."""
     from scheduler.cli.whatif import node_of
-    from simulator.offline.experiment import Scenario
-    from simulator.offline.workload_files import read_templates, read_workload
+    from scheduler.offline.experiment import Scenario
+    from scheduler.offline.workload_files import read_templates, read_workload
 
     workload = None
     if asked["workload"]:
@@ -56,7 +56,7 @@ def _adopts(dumps: tuple[str, ...], asked: Mapping[str, Any]) -> bool:
 
 
 def _time(text: str, option: str, *, least: float = 0.0) -> float:
-    from simulator.offline.rows import seconds
+    from scheduler.offline.rows import seconds
 
     try:
         if (found := seconds(text)) < least:
@@ -68,7 +68,7 @@ def _time(text: str, option: str, *, least: float = 0.0) -> float:
 
 def seeds_of(asked: Mapping[str, Any]) -> range:
     """Return the seeds of --seed or --seeds. Raises click.BadParameter."""
-    from simulator.offline import experiment
+    from scheduler.offline import experiment
 
     if asked["seeds"] is None:
         return range(asked["seed"], asked["seed"] + 1)
@@ -88,8 +88,8 @@ def parsed(texts: Sequence[str], *, pairs: bool = True) -> list[Assertion]:
 
     Without `pairs` also those that compare two runs.
     """
-    from simulator.offline.assertions import Assertion, AssertionSyntaxError
-    from simulator.offline.figures import FIXED, may_exist
+    from scheduler.offline.assertions import Assertion, AssertionSyntaxError
+    from scheduler.offline.figures import FIXED, may_exist
 
     try:
         found = [Assertion.parse(each) for each in texts]
@@ -114,7 +114,7 @@ def simulate(simulation: Simulation, asked: Mapping[str, Any]) -> Answer:
         WorldError, ConfigurationError, BundleError: the input is bad.
         click.BadParameter: an assertion names a figure that does not exist.
     """
-    from simulator.offline.comparison import compare
+    from scheduler.offline.comparison import compare
 
     assertions, seeds = parsed(asked["assertions"]), seeds_of(asked)
     configs = named((asked["config"], *asked["compare"]))
@@ -165,7 +165,7 @@ def named(configs: Sequence[str | None]) -> dict[str, str | None]:
 
 def checked(assertions: Sequence[Assertion], runs: Sequence[SimulatedRun]) -> Iterator[Check]:
     """Yield the outcome of each assertion: for each run, or once where it compares runs."""
-    from simulator.offline.assertions import AssertionSyntaxError, Check
+    from scheduler.offline.assertions import AssertionSyntaxError, Check
 
     whole = [each for each in runs if not each.error]
     pair = (

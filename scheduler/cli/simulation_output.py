@@ -25,10 +25,10 @@ from scheduler.files import read_file
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from simulator.offline import Result
-    from simulator.offline.assertions import Check
-    from simulator.offline.comparison import Comparison, Difference
-    from simulator.offline.experiment import SimulatedRun
+    from scheduler.offline import Result
+    from scheduler.offline.assertions import Check
+    from scheduler.offline.comparison import Comparison, Difference
+    from scheduler.offline.experiment import SimulatedRun
 
 
 MAX_SHOWN: Final = 1000
@@ -64,7 +64,7 @@ class Answer:
 
 def echo(answer: Answer, output: str) -> None:
     """Print everything: `table`, `json`, `jsonl` or `csv`."""
-    from simulator.offline.documents import document
+    from scheduler.offline.documents import document
 
     if output == "json":
         click.echo(document("Simulation", answer))
@@ -79,7 +79,7 @@ def echo(answer: Answer, output: str) -> None:
 
 def records(answer: Answer) -> Iterator[dict[str, Any]]:
     """Yield one flat record for each thing that happened, after one with the version."""
-    from simulator.offline.documents import API_VERSION, plain
+    from scheduler.offline.documents import API_VERSION, plain
 
     yield {"type": "simulation", "apiVersion": API_VERSION}
     for run in answer.runs:
@@ -132,7 +132,7 @@ def _cell(value: object) -> object:
 
 
 def _show(answer: Answer, console: Console) -> None:
-    from simulator.offline.experiment import fates
+    from scheduler.offline.experiment import fates
 
     runs = answer.runs
     for run in runs if len(runs) == 1 else ():
@@ -189,7 +189,7 @@ def _show_comparison(comparison: Comparison, console: Console) -> None:
 
 def _show_causes(moved: Sequence[Difference], console: Console) -> None:
     """Print why many pods moved, in groups; -o json has each."""
-    from simulator.offline.comparison import by_cause
+    from scheduler.offline.comparison import by_cause
 
     groups = [(str(len(pods)), cause, pods[0]) for _, cause, pods in by_cause(moved)]
     if groups:
@@ -198,8 +198,8 @@ def _show_causes(moved: Sequence[Difference], console: Console) -> None:
 
 def _show_verdicts(runs: Sequence[SimulatedRun], console: Console) -> None:
     """Print of each further configuration whether it is better, and at what."""
-    from simulator.offline.experiment import figures_by_name
-    from simulator.offline.verdict import contrasts, verdict
+    from scheduler.offline.experiment import figures_by_name
+    from scheduler.offline.verdict import contrasts, verdict
 
     values = {one_line(name): of for name, of in figures_by_name(runs).items()}
     for base, other, found in contrasts(values) if len(values) > 1 else ():
@@ -207,7 +207,7 @@ def _show_verdicts(runs: Sequence[SimulatedRun], console: Console) -> None:
 
 
 def _show_figures(runs: Sequence[SimulatedRun], console: Console) -> None:
-    from simulator.offline.experiment import figures_by_name
+    from scheduler.offline.experiment import figures_by_name
 
     by_name = figures_by_name(runs)
     if all(len(each.samples) <= 1 for each in runs):
@@ -221,7 +221,7 @@ def _show_figures(runs: Sequence[SimulatedRun], console: Console) -> None:
 
 def show_figures(by_name: Mapping[str, Mapping[str, Sequence[float]]], console: Console) -> None:
     """Print a row for each figure, a column for each configuration, of the values of its runs."""
-    from simulator.offline.figures import in_order, spread
+    from scheduler.offline.figures import in_order, spread
 
     columns: dict[str, Any] = {"FIGURE": FOLDED}
     columns |= {one_line(name).upper(): NUMBER for name in by_name}
@@ -255,7 +255,7 @@ def write_report(
     Raises:
         CommandError: the file cannot be written.
     """
-    from simulator.offline.report import ReportInput, report
+    from scheduler.offline.report import ReportInput, report
 
     texts = {
         name: "" if file is None else read_file(file).decode(errors="replace")
@@ -270,7 +270,7 @@ def write_report(
 
 def write_junit(path: str, runs: Sequence[SimulatedRun], checks: Sequence[Check]) -> None:
     """Write what CI systems show. Raises CommandError if the file cannot be written."""
-    from simulator.offline.junit import junit
+    from scheduler.offline.junit import junit
 
     write_whole(path, junit(runs, checks))
 

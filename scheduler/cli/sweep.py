@@ -16,8 +16,8 @@ from scheduler.explain.records.wording import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from simulator.offline.assertions import Check
-    from simulator.offline.experiment import SimulatedRun
+    from scheduler.offline.assertions import Check
+    from scheduler.offline.experiment import SimulatedRun
     from simulator.sweeps import Outcome
 
 MAX_ERRORS: Final = 10
@@ -79,8 +79,8 @@ def run(file: str, asked: Mapping[str, Any], command: Sequence[str], *, as_json:
 
 def _simulated(outcome: Outcome) -> SimulatedRun:
     """Return a run with its figures; who went where is not kept in the results of a sweep."""
-    from simulator.offline.experiment import SimulatedRun
-    from simulator.offline.records import Result
+    from scheduler.offline.experiment import SimulatedRun
+    from scheduler.offline.records import Result
 
     given = outcome.run.parameters
     name = ", ".join(filter(None, (str(given["policy"]), str(given["workload"]))))
@@ -95,7 +95,7 @@ def _configs(outcomes: Iterable[Outcome]) -> dict[str, str | None]:
 
 
 def _echo_json(outcome: Outcome, checks: Iterable[Check]) -> None:
-    from simulator.offline.documents import document
+    from scheduler.offline.documents import document
 
     line: dict[str, Any] = {"name": outcome.run.name, "parameters": outcome.run.parameters}
     line |= {"error": outcome.error} if outcome.error else {"result": outcome.result}

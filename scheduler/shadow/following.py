@@ -18,6 +18,7 @@ from scheduler.engine import Attempt
 from scheduler.explain.records import QueueState
 from scheduler.explain.records.shadow import ShadowPod, Verdict
 from scheduler.framework import Clock
+from scheduler.offline.happenings import Happenings
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.event_handlers import EventHandlers
@@ -27,7 +28,6 @@ from scheduler.shadow.choices import Choice, Choices, rejection_of
 from scheduler.shadow.doubts import Doubts
 from scheduler.shadow.judging import MAX_MESSAGE, Judgement, Look, judge, judge_late
 from scheduler.shadow.tally import Tally
-from simulator.offline.happenings import Happenings
 
 _errors = LimitedLog(__name__)
 

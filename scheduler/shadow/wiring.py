@@ -19,6 +19,7 @@ from scheduler.controllers.kubelet_rejections import RejectedPods
 from scheduler.explain.records.shadow import PendingPod, ShadowSummary
 from scheduler.framework import Permission, Registry
 from scheduler.metrics import SchedulerMetrics
+from scheduler.offline.happenings import Happenings
 from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.options import RunOptions
 from scheduler.service.permissions.declarations import Parts, declared
@@ -35,7 +36,6 @@ from scheduler.shadow.following import Follower, FollowingCycle, FollowingHandle
 from scheduler.shadow.judging import MAX_MESSAGE, same_reasons
 from scheduler.shadow.tally import Tally
 from scheduler.shadow.unsent import connect
-from simulator.offline.happenings import Happenings
 
 READING: Final = ("get", "list", "watch")
 MAX_COMPARED: Final = 5000

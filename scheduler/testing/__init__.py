@@ -5,6 +5,9 @@ gives one to every test that has an argument `cluster` (`kubestow.pytest_plugin`
 suite calls a plugin in all the ways in which the scheduler does. docs/plugins.md shows both.
 """
 
+from scheduler.offline.builders import node, pod
+from scheduler.offline.editing import WorldError
+from scheduler.offline.event_log import RecordedEvent
 from scheduler.testing.cluster import Cluster
 from scheduler.testing.contract import (
     ContractViolation,
@@ -15,9 +18,6 @@ from scheduler.testing.contract import (
 from scheduler.testing.examination import PluginReport, check_plugin
 from scheduler.testing.snapshots import Snapshot
 from scheduler.testing.speed import Speed
-from simulator.offline.builders import node, pod
-from simulator.offline.editing import WorldError
-from simulator.offline.event_log import RecordedEvent
 
 __all__ = [
     "Cluster",

@@ -1,6 +1,6 @@
 """Cluster: the whole scheduler with the plugins of a test, in virtual time and without a server.
 
-Queue, engine, hints and binding cycles are those that run in a cluster (`simulator.offline`). An
+Queue, engine, hints and binding cycles are those that run in a cluster (`scheduler.offline`). An
 assertion first lets the scheduler finish what it can do; time that nobody waits for passes only
 with `tick`. A failed assertion explains the pod as `kubestow explain` does.
 """
@@ -15,11 +15,11 @@ from scheduler.explain.records import Decision
 from scheduler.explain.records.decision import DecisionResult
 from scheduler.explain.records.story import tell
 from scheduler.framework import ConfigurationError
+from scheduler.offline.event_log import RecordedEvent
+from scheduler.offline.records import Placement, Result, Waiting
+from scheduler.offline.world import World
 from scheduler.testing.enabling import Arguments, EnabledPlugin, world_with
 from scheduler.testing.snapshots import Snapshot, decision_lines
-from simulator.offline.event_log import RecordedEvent
-from simulator.offline.records import Placement, Result, Waiting
-from simulator.offline.world import World
 
 
 class Cluster:

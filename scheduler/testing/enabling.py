@@ -15,8 +15,8 @@ import msgspec
 from config import API_VERSION, KIND
 from scheduler.framework import ConfigurationError
 from scheduler.framework.plugin_class import class_problems
+from scheduler.offline.world import World
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
-from simulator.offline.world import World
 
 Arguments = Mapping[str, Any] | msgspec.Struct
 """Arguments of a plugin: as in a configuration file, or its `args_type`."""

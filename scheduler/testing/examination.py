@@ -18,6 +18,8 @@ from scheduler.api.pod import Pod
 from scheduler.client.custom_resources import is_reference
 from scheduler.engine.plugin_calls import timeout_of
 from scheduler.framework import EXTENSION_POINTS, CycleState
+from scheduler.offline.builders import JsonObject
+from scheduler.offline.world import World
 from scheduler.testing.answers import answers, is_async
 from scheduler.testing.contract import (
     ContractViolation,
@@ -32,8 +34,6 @@ from scheduler.testing.raised import raised_text
 from scheduler.testing.random_clusters import RandomCluster, Words, words_of
 from scheduler.testing.reservations import reservation_problems
 from scheduler.testing.speed import Speed, speeds
-from simulator.offline.builders import JsonObject
-from simulator.offline.world import World
 
 CHANGES: Final = 15
 """Changes of each cluster."""

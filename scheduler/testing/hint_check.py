@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.explain.records.queue import QueueState
+from scheduler.offline.world import World
 from scheduler.testing.answers import Answers, answers, passes
-from simulator.offline.world import World
 
 
 @dataclass(frozen=True, slots=True)

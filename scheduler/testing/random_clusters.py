@@ -23,9 +23,9 @@ import msgspec
 from scheduler.api import is_qualified_name
 from scheduler.api.pod import Pod
 from scheduler.client.resources import PODS
+from scheduler.offline.builders import JsonObject, node, pod
+from scheduler.offline.world import World
 from scheduler.sanitizing.names import is_label_value
-from simulator.offline.builders import JsonObject, node, pod
-from simulator.offline.world import World
 
 ZONE: Final = "topology.kubernetes.io/zone"
 VALUES: Final = ("a", "b", "c", "1", "2", "10", "true", "a,b")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulator.offline.records import Placement, Waiting
+from scheduler.offline.records import Placement, Waiting
 
 
 @dataclass(frozen=True, slots=True)

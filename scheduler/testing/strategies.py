@@ -14,10 +14,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from scheduler.offline.builders import JsonObject, pod
 from scheduler.testing.cluster import Cluster
 from scheduler.testing.enabling import Arguments
 from scheduler.testing.random_clusters import NAMESPACES, PRIORITIES, RandomCluster, words_of
-from simulator.offline.builders import JsonObject, pod
 
 
 def clusters(

@@ -25,10 +25,10 @@ import yaml
 
 from scheduler.bundle.format import BundleError
 from scheduler.files import read_file, reason
+from scheduler.offline import WorldError
+from scheduler.offline.experiment import Scenario, Simulation, seeds_of
+from scheduler.offline.workload_files import read_templates, read_workload
 from scheduler.sanitizing.yaml_limits import Loader, check_limits
-from simulator.offline import WorldError
-from simulator.offline.experiment import Scenario, Simulation, seeds_of
-from simulator.offline.workload_files import read_templates, read_workload
 from simulator.sweeps.runs import Run, SweepError, digest, listed
 
 MAX_BYTES: Final = 1 << 20

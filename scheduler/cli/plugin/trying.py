@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import click
 
+from scheduler.cli.plugin.demo_run import PodOutcome, demo_run
 from scheduler.cli.plugin.sources import PluginSource
 from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, listing, printable, put, wide_console
 from scheduler.files import read_file, reason
 from scheduler.framework.status import ConfigurationError
-from scheduler.testing.demo_run import PodOutcome, demo_run
+from scheduler.offline.builders import JsonObject
+from scheduler.offline.editing import WorldError
 from scheduler.testing.raised import raised_text
-from simulator.offline.builders import JsonObject
-from simulator.offline.editing import WorldError
 
 POLL_SECONDS: Final = 0.3
 MAX_REASONS: Final = 3

@@ -21,7 +21,7 @@ from scheduler.framework.registry import LIBRARIES
 
 _PACKAGES: Final = tuple(
     f"{Path(__file__).resolve().parents[3] / each}{os.sep}"
-    for each in ("scheduler", "plugins", "config", "simulator")
+    for each in ("kubestow", "scheduler", "plugins", "config", "simulator")
 )
 """Folders of this program, which a plugin folder may contain in a clone of the repository."""
 

@@ -13,8 +13,8 @@ import pytest
 
 from devtools.embedded_service import bound_to, node, pod, until
 from scheduler.bundle.reading import open_bundle
+from scheduler.offline import World
 from simulator import EmbeddedCluster
-from simulator.offline import World
 from tests.integration.explain.conftest import Open, Site
 from tests.integration.recording import command
 from tests.integration.recording.busy import zone_node

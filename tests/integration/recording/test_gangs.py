@@ -33,13 +33,13 @@ from scheduler.bundle.reading import open_bundle
 from scheduler.cli.bundle import redacted
 from scheduler.framework.grouping import GroupReservation
 from scheduler.groups.terms import TOPOLOGY_REQUIRED
+from scheduler.offline.replay import Replay
 from scheduler.service import group_scheduling
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.admission import WriteOptions
 from simulator.demos.gang.objects import POD_GROUPS
 from simulator.errors import ApiError
-from simulator.offline.replay import Replay
 from tests.integration.recording.busy import ZONE, Recording, zone_node
 
 NODES = 6

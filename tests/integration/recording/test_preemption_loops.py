@@ -20,8 +20,8 @@ from devtools.embedded_service import (
     until,
 )
 from plugins.preemption_loops import EVENT_REASON
+from scheduler.offline.replay import Replay
 from simulator import EmbeddedCluster
-from simulator.offline.replay import Replay
 from tests.integration.recording.busy import Recording
 
 PROFILES = [

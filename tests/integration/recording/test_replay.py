@@ -18,11 +18,11 @@ from scheduler.cli.bundle import redacted
 from scheduler.explain.records import DecisionResult
 from scheduler.framework import NominatingInfo, QueuedPodInfo
 from scheduler.history.remembered import Reason
+from scheduler.offline.judgement import Judgement
+from scheduler.offline.replay import Replay
 from scheduler.service.recording import journal
 from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.wiring import Wiring
-from simulator.offline.judgement import Judgement
-from simulator.offline.replay import Replay
 from tests.integration.recording.busy import Recording, busy
 from tests.unit.history.test_history import remembered
 

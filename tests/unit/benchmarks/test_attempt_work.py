@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.engine_world import EngineWorld
 from benchmarks.growth_workloads import KINDS, Kind, fill, pod
-from simulator.offline.virtual_time import no_collections
+from scheduler.offline.virtual_time import no_collections
 
 NODES = 100
 ATTEMPTS = 10

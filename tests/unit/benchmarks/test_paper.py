@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from benchmarks.paper import experiment, measures, report, traces
 from benchmarks.paper.__main__ import main
-from simulator import offline
-from simulator.offline import openb
+from scheduler import offline
+from scheduler.offline import openb
 
 MODELS: Final = ("T4", "A10")
 LAST_LINE: Final = re.compile(

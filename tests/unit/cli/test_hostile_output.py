@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from devtools.filled_records import filled
+from scheduler import offline
 from scheduler.bundle.outcomes import Outcome
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import CommandError
@@ -27,9 +28,8 @@ from scheduler.explain.records import (
     WhatIfResult,
 )
 from scheduler.explain.records.shadow import ShadowSummary
-from simulator import offline
-from simulator.offline.judgement import Judgement
-from simulator.offline.replay import Replay
+from scheduler.offline.judgement import Judgement
+from scheduler.offline.replay import Replay
 from tests.unit.cli.command_line import Shell
 
 HOSTILE: Final = (

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from simulator import offline
+from scheduler import offline
 from tests.unit.cli.command_line import Shell
 from tests.unit.config.json_schema import Validator
 

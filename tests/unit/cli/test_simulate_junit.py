@@ -8,11 +8,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from simulator import offline
-from simulator.offline.assertions import Check
-from simulator.offline.experiment import SimulatedRun
-from simulator.offline.junit import junit
-from simulator.offline.records import Result
+from scheduler import offline
+from scheduler.offline.assertions import Check
+from scheduler.offline.experiment import SimulatedRun
+from scheduler.offline.junit import junit
+from scheduler.offline.records import Result
 from tests.unit.cli.command_line import Shell
 from tests.unit.simulator.sweeps.sweep_files import prepare, sweep_file
 

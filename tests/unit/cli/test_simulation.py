@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from simulator import offline
+from scheduler import offline
 from tests.unit.cli.command_line import Shell
 from tests.unit.config.json_schema import Validator
 
@@ -270,7 +270,7 @@ def test_configurations_and_figures_are_checked_before_the_first_run(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("something ran")
 
-    monkeypatch.setattr("simulator.offline.experiment.Simulation.run", never)
+    monkeypatch.setattr("scheduler.offline.experiment.Simulation.run", never)
     for name in ("one.yaml", "two.yaml"):
         Path(name).write_text(PACK.replace("MostAllocated", "Fullest"))
     ended = shell("simulate", "waiting.json", "--compare", "one.yaml", "--compare", "two.yaml")

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 from rich.console import Console
 
+from scheduler import offline
 from scheduler.bundle.outcomes import Outcome
 from scheduler.cli import (
     capacity,
@@ -63,9 +64,8 @@ from scheduler.explain.records import (
 )
 from scheduler.explain.records.story import tell
 from scheduler.framework.permissions import Permission
-from simulator import offline
-from simulator.offline import Capacity
-from simulator.offline.judgement import Judgement
+from scheduler.offline import Capacity
+from scheduler.offline.judgement import Judgement
 
 Show = Callable[[Console], None]
 

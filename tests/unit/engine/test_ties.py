@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.offline import arrivals
+from scheduler import offline
 from scheduler.engine.ties import Ties
-from simulator import offline
 
 SCORES = st.integers(-1, 4)
 

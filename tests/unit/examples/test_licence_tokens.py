@@ -19,11 +19,11 @@ from examples.licence_tokens.licence_tokens import (
     LicenceTokens,
     wanted,
 )
+from scheduler import offline
 from scheduler.api import CustomObject, ObjectMeta, Pod
 from scheduler.framework import CycleState, Handle, NoArgs, QueueingHint
 from scheduler.framework.plugin_class import class_problems
-from simulator import offline
-from simulator.offline import Arrival, JsonObject
+from scheduler.offline import Arrival, JsonObject
 from tests.unit.plugins.clusters import Cluster, pod
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "licence_tokens"

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugins.extra.load_aware import USAGE, LoadAware, LoadAwareArgs, NodeMetrics
+from scheduler import offline
 from scheduler.api import ObjectMeta
 from scheduler.framework.plugin_class import class_problems
+from scheduler.offline import JsonObject
 from scheduler.testing import PluginCase, check_plugin_contract, check_reuse_contract
-from simulator import offline
-from simulator.offline import JsonObject
 from tests.unit.plugins.clusters import Cluster, node, pod, raw_scores
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "load_aware"

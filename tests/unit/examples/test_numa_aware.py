@@ -34,14 +34,14 @@ from plugins.extra.numa_aware.topology import (
     topology_of,
 )
 from plugins.extra.numa_aware.zones import MAX_RESOURCES
+from scheduler import offline
 from scheduler.api import Pod
 from scheduler.framework import CycleState
 from scheduler.framework.bundled import StateInBundle
 from scheduler.framework.plugin_class import class_problems
+from scheduler.offline import JsonObject, World
 from scheduler.testing import Cluster, PluginCase, check_plugin, check_plugin_contract, node, pod
 from scheduler.testing.enabling import EnabledPlugin, world_with
-from simulator import offline
-from simulator.offline import JsonObject, World
 from tests.unit.plugins import clusters
 
 EXAMPLE: Final = Path(__file__).parents[3] / "examples" / "numa_aware"

@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def kubestow() -> Iterator[ForkedCommands]:
-    with ForkedCommands("scheduler.cli.simulate", "simulator.offline", "simulator.sweeps") as found:
+    with ForkedCommands("scheduler.cli.simulate", "scheduler.offline", "simulator.sweeps") as found:
         yield found
 
 

@@ -23,7 +23,7 @@ BEHIND: Final = {
     "kubestow.cel": ("scheduler.cel",),
     "kubestow.testing": ("scheduler.testing",),
     "kubestow.testing.strategies": (),
-    "kubestow.offline": ("simulator.offline",),
+    "kubestow.offline": ("scheduler.offline", "simulator.offline"),
     "kubestow.sweeps": ("simulator.sweeps",),
 }
 """The modules of the face, with the packages whose public names they hand on."""

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from plugins.preemption_loops import MAX_OWNERS, MAX_PAUSE, LoopMemory, owner_of
+from scheduler import offline
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.client.resources import PODS
-from simulator import offline
 from tests.unit.plugins.preemption_handle import pod
 
 ALL: Final = """\

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulator import offline
+from scheduler import offline
 
 ALL = """\
 apiVersion: kubescheduler.config.k8s.io/v1

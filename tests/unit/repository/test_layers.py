@@ -32,6 +32,7 @@ PACKAGES: Final = (
     "scheduler.bundle",
     "scheduler.controllers",
     "scheduler.service",
+    "scheduler.offline",
     "scheduler.shadow",
     "scheduler.testing",
     "scheduler.cli",

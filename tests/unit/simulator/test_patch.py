@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from scheduler.api.stored.merging import Merger, PatchError, merge_patch
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, copy_tree
-from simulator.patch import json_patch, merge_patch
-from simulator.strategic import Merger
+from simulator.patch import json_patch
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,12 @@ def test_strategic_merge(tree: JsonObject, patch: JsonObject, expected: JsonObje
 
 
 def test_a_keyed_entry_without_its_key_is_refused() -> None:
-    with pytest.raises(ApiError, match="merge key: name"):
+    with pytest.raises(PatchError, match="merge key: name"):
         Merger().merge({}, {"containers": [{"image": "x"}]})
 
 
 def test_an_unknown_directive_is_refused() -> None:
-    with pytest.raises(ApiError, match="Unknown patch type"):
+    with pytest.raises(PatchError, match="Unknown patch type"):
         Merger().merge({}, {"spec": {"$patch": "shuffle"}})
 
 

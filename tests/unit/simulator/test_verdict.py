@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.offline.verdict import Contrast, contrasts, foremost, verdict
+from scheduler.offline.verdict import Contrast, contrasts, foremost, verdict
 
 Values = dict[str, dict[str, list[float]]]
 

@@ -13,13 +13,13 @@ from examples.gate_until.not_before import NotBefore
 from examples.scalar_filter.app_limit import AppLimit, AppLimitArgs
 from plugins import NodeResourcesFit, TaintToleration
 from scheduler.framework import ConfigurationError
+from scheduler.offline import WorldError
+from scheduler.offline.builders import JsonObject
 from scheduler.testing import Cluster, ContractViolation, check_plugin
 from scheduler.testing.enabling import EnabledPlugin, world_with
 from scheduler.testing.examination import examine_plugin
 from scheduler.testing.random_clusters import RandomCluster, words_of
 from scheduler.testing.strategies import clusters, pods
-from simulator.offline import WorldError
-from simulator.offline.builders import JsonObject
 from tests.unit.testing import faulty_plugins as faulty
 from tests.unit.testing.impure_plugin import Lottery
 from tests.unit.testing.plugins import (

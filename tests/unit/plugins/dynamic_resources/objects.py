@@ -17,10 +17,9 @@ from plugins.dynamic_resources.cluster_devices import ClusterDevices
 from plugins.dynamic_resources.permissions import CLAIMS, CLASSES, SLICES
 from scheduler.api import Pod
 from scheduler.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from scheduler.api.stored.merging import CLAIM_RULES, Merger, merge_patch
 from scheduler.framework import CycleState, ObjectKey, QueuedPodInfo, WriteConflictError
 from scheduler.framework.status import Status
-from simulator.patch import merge_patch
-from simulator.strategic import CLAIM_RULES, Merger
 from tests.unit.plugins.clusters import Cluster, node
 from tests.unit.plugins.clusters import pod as plain_pod
 from tests.unit.plugins.dynamic_resources.worlds import DRIVER, decoded, request

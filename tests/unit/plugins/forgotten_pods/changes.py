@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler import offline
 from scheduler.api import Pod
 from scheduler.client.resources import PODS
-from simulator import offline
-from simulator.offline.editing import WorldError
-from simulator.offline.world import World
+from scheduler.offline.editing import WorldError
+from scheduler.offline.world import World
 
 Change = tuple[str, Mapping[str, Any]]
 """The name of a function of `DO`, and its arguments."""

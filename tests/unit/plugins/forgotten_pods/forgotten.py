@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scheduler.explain.records import QueueState
-from simulator.offline.world import World
+from scheduler.offline.world import World
 
 
 def forgotten(world: World) -> Iterator[str]:

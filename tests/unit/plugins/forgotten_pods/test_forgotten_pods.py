@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator import offline
+from scheduler import offline
 from tests.unit.plugins.forgotten_pods.changes import apply
 from tests.unit.plugins.forgotten_pods.forgotten import forgotten
 from tests.unit.plugins.forgotten_pods.making import BEGINNING, FOCI, Maker

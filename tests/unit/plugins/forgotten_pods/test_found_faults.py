@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulator import offline
+from scheduler import offline
 from tests.unit.plugins.forgotten_pods.changes import ZONE, Change, apply
 from tests.unit.plugins.forgotten_pods.forgotten import forgotten
 from tests.unit.plugins.forgotten_pods.making import BEGINNING

@@ -27,7 +27,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return pause
 
-    monkeypatch.setattr("simulator.offline.assembly.suits", lambda _engine: False)
+    monkeypatch.setattr("scheduler.offline.assembly.suits", lambda _engine: False)
     monkeypatch.setattr("scheduler.service.group_scheduling.LARGE_GROUP", 3)
     monkeypatch.setattr(SchedulingLoop, "_pauses_of_a_cycle", pause_always)
     return found
@@ -107,7 +107,7 @@ def test_a_member_that_is_deleted_during_a_pause_binds_nobody(
 def test_a_large_gang_that_fails_is_handled_in_slices(
     monkeypatch: pytest.MonkeyPatch, deleted: str
 ) -> None:
-    monkeypatch.setattr("simulator.offline.assembly.suits", lambda _engine: False)
+    monkeypatch.setattr("scheduler.offline.assembly.suits", lambda _engine: False)
     with GangCluster() as cluster:
         world, handled = cluster.world, list[int]()
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from plugins.volume_binding.plugin import VolumeBinding
-from simulator import offline
+from scheduler import offline
 
 JsonObject = dict[str, Any]
 ZONE: Final = "topology.kubernetes.io/zone"

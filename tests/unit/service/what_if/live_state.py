@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from scheduler import offline
 from scheduler.cache import NodeTable
 from scheduler.client.store import Store
 from scheduler.service.what_if.changes import as_json
-from simulator import offline
 
 
 def live_state(world: offline.World) -> dict[str, object]:

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from plugins.node_resources.amounts import KeptShares
+from scheduler import offline
 from scheduler.engine import TrialDecisions
 from scheduler.explain.records import Change
 from scheduler.service.what_if.trial import Trial
-from simulator import offline
 
 COUNTERS: Final = frozenset({"_sequence", "version", "_version"})
 """Fields that say how far an index has followed: they grow with every change that is tried."""

@@ -7,11 +7,11 @@ from typing import Any
 import click
 import pytest
 
+from scheduler import offline
 from scheduler.cli.whatif import node_of
+from scheduler.offline.experiment import Scenario, Simulation
 from scheduler.service.what_if.added_nodes import node_manifest
 from scheduler.service.what_if.changes import ChangeError
-from simulator import offline
-from simulator.offline.experiment import Scenario, Simulation
 from tests.unit.api.stored.existing import pod
 from tests.unit.service.what_if.test_asker import asked_world, question
 

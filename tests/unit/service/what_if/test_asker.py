@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scheduler import offline
 from scheduler.explain.records import Remedies, WhatIfResult
 from scheduler.service.questions import NotSyncedError, TooManyQuestionsError, asking_user
 from scheduler.service.what_if import questions
@@ -21,7 +22,6 @@ from scheduler.service.what_if.asker import (
     Asker,
 )
 from scheduler.service.what_if.changes import ChangeError
-from simulator import offline
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from scheduler import offline
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.expressions import MAX_BYTES
 from scheduler.service.what_if.questions import Question, parse
-from simulator import offline
 
 BAD = "device.driver == 1"
 COSTLY = "lists.range(1000).all(x, lists.range(1000).all(y, x >= y))"

@@ -8,9 +8,9 @@ from typing import Any, Never
 
 import pytest
 
+from scheduler import offline
 from scheduler.explain.records import Remedies
 from scheduler.service.questions import QuestionFailedError
-from simulator import offline
 from tests.unit.service.what_if.live_state import live_state
 from tests.unit.service.what_if.test_asker import asked_world, question
 

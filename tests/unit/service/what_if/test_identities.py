@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from scheduler import offline
 from scheduler.explain.records import Change
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.trial import Trial
-from simulator import offline
 from tests.unit.service.what_if.live_state import live_state
 from tests.unit.service.what_if.test_asker import asked_world, question
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from scheduler import offline
 from scheduler.service.what_if import questions
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.edits import MAX_EDITS
@@ -20,7 +21,6 @@ from scheduler.service.what_if.limits import (
     Sizes,
 )
 from scheduler.service.what_if.questions import Question, parse
-from simulator import offline
 from tests.unit.service.what_if.live_state import live_state
 
 POD = "default/big"

@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pytest
 
+from scheduler import offline
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.questions import Question, parse
 from scheduler.service.what_if.remedies.search import Search
-from simulator import offline
 from tests.unit.service.what_if.busy_world import CLAIMED, busy_world, mounting, random_question
 from tests.unit.service.what_if.live_state import live_state
 from tests.unit.service.what_if.plugin_state import plugin_state

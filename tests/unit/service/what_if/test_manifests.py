@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulator import offline
+from scheduler import offline
 from tests.unit.api.stored.existing import limit_range, pod, priority_class
 from tests.unit.service.what_if.test_asker import asked_world, question
 

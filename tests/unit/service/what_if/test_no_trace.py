@@ -12,11 +12,11 @@ from benchmarks.fuzz.drawing import Draw
 from benchmarks.fuzz.pods import pod
 from benchmarks.fuzz.worlds import drawn
 from devtools.conformance.world import KINDS
+from scheduler import offline
 from scheduler.engine import TrialDecisions
 from scheduler.explain.records import Change
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.trial import Trial
-from simulator import offline
 
 JsonObject = dict[str, Any]
 ROUNDS = 6

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from scheduler import offline
 from scheduler.framework import Code, Status
 from scheduler.service.what_if.remedies import node_steps, pod_steps
 from scheduler.service.what_if.remedies.situation import Situation
 from scheduler.service.what_if.trial import Trial
-from simulator import offline
 
 JsonObject = dict[str, Any]
 SELECTOR = {"matchLabels": {"a": "b"}}

@@ -21,7 +21,7 @@ def packed(parameters: Mapping[str, Any]) -> Any:
     """Return the placements of a small world; kill the process first if `file` is not there."""
     if "file" in parameters:
         killed_once(parameters)
-    from simulator import offline  # other functions begin faster without it
+    from scheduler import offline  # other functions begin faster without it
 
     with offline.World(seed=parameters["seed"]) as world:
         world.add_nodes(offline.node(cpu=4), count=3)

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from simulator import offline
+from scheduler import offline
 
 CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

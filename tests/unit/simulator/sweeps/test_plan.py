@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.offline.figures import FIXED
 from simulator import sweeps
-from simulator.offline.figures import FIXED
 from simulator.sweeps.plan import read_plan, simulated
 from tests.unit.simulator.sweeps.sweep_files import CONFIG, prepare, sweep_file
 
