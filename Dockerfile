@@ -28,7 +28,8 @@ RUN python -m pip --python /opt/kubestow/bin/python install --no-deps /wheels/*.
 RUN ln -s kubestow /opt/kubestow/bin/kube-scheduler \
     && for folder in /image/bin /image/usr/local/bin; do \
          mkdir -p "$folder" && ln -s /opt/kubestow/bin/kubestow "$folder/kube-scheduler"; done
-# The interpreter, without the modules that install packages, draw windows or test the interpreter itself.
+# The interpreter, without the modules that install packages, draw windows or test the interpreter itself, and
+# kubestow without its simulator: nothing of it is needed to schedule.
 RUN interpreter="$(python -c 'import os, sys; print(os.path.realpath(sys.executable))')" \
     && library="$(python -c 'import os; print(os.path.dirname(os.path.realpath(os.__file__)))')" \
     && mkdir -p /image/tmp /image/etc /image/var/lib/dpkg/status.d \
@@ -38,6 +39,7 @@ RUN interpreter="$(python -c 'import os, sys; print(os.path.realpath(sys.executa
          'lib-dynload/_test*' 'lib-dynload/_tkinter*' 'lib-dynload/readline*'; do \
          echo "$library/$unused"; done > /wheels/unused \
     && find /opt/kubestow/bin /opt/kubestow/include /opt/kubestow/share -type f -not -name kubestow -print >> /wheels/unused \
+    && echo /opt/kubestow/lib/python3.*/site-packages/simulator >> /wheels/unused \
     && ln -sf "$interpreter" /opt/kubestow/bin/python \
     && tar --create --absolute-names --exclude-from /wheels/unused "$library" "$interpreter" /opt/kubestow \
       | tar --extract --directory /image

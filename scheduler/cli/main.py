@@ -53,6 +53,12 @@ KUBE_SCHEDULER: Final = "kube-scheduler"
 """The other name of this program, in container images."""
 
 
+SIMULATOR: Final = "simulator"
+NO_SIMULATOR: Final = (
+    "this command needs the simulator, which the image lacks: run it from the wheel"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
     """A command that is not imported yet: `command` in `module`."""
@@ -169,6 +175,11 @@ def _run(command: click.Command, arguments: list[str], name: str) -> NoReturn:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != SIMULATOR:
+            raise
+        show(click.ClickException(NO_SIMULATOR))
+        sys.exit(EXIT_FAILED)
     # The status of `ctx.exit()`, or the return value of the command.
     sys.exit(status if isinstance(status, int) else 0)
 

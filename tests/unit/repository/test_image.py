@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from devtools.release import project_version
+from scheduler.cli.main import NO_SIMULATOR
 from tests.unit.repository.container import Image, entrypoint, read_dockerfile
 from tests.unit.repository.tree import ROOT
 
@@ -149,21 +150,38 @@ def test_it_answers_at_the_paths_of_kube_scheduler_as_any_user(image: Image, pat
 def test_the_image_has_every_library_that_its_modules_load(image: Image) -> None:
     """Imports every module of ours, which imports all dependencies, and opens a TLS context.
 
-    Two modules need what only tests have: pytest, and Hypothesis.
+    Some need what only tests have, pytest and Hypothesis, and some the simulator.
     """
-    of_tests = ("kubestow.pytest_plugin", "scheduler.testing.strategies")
+    lacking = (
+        "kubestow.pytest_plugin",
+        "kubestow.sweeps",
+        "kubestow.testing.strategies",
+        "scheduler.cli.plugin.demo_run",
+        "scheduler.cli.plugin.trying",
+        "scheduler.testing.strategies",
+    )
     program = (
         "import importlib, pkgutil, ssl\n"
-        "import config, kubestow, plugins, scheduler, simulator\n"
-        "for package in (config, kubestow, plugins, scheduler, simulator):\n"
+        "import config, kubestow, plugins, scheduler\n"
+        "for package in (config, kubestow, plugins, scheduler):\n"
         "    for each in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
-        f"        if not each.name.endswith(('__main__', *{of_tests})):\n"
+        f"        if not each.name.endswith(('__main__', *{lacking})):\n"
         "            importlib.import_module(each.name)\n"
         "print(len(ssl.create_default_context().get_ca_certs()))\n"
     )
     result = image.run_inside(["python", "-c", program])
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) > 0, "no authorities to trust"
+
+
+@pytest.mark.slow
+@needs_root
+def test_the_image_lacks_the_simulator_and_says_so(image: Image) -> None:
+    assert not list(image.content.rglob("site-packages/simulator"))
+    assert list(image.content.rglob("site-packages/scheduler"))
+    result = image.run_inside(["kubestow", "demo"])
+    assert result.returncode == 1
+    assert result.stderr == f"Error: {NO_SIMULATOR}\n"
 
 
 @pytest.mark.slow
