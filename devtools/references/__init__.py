@@ -17,6 +17,7 @@ from devtools.references import (
     completion,
     configuration,
     debug_pages,
+    layers,
     metrics,
     plugin_api,
     simulation,
@@ -38,6 +39,7 @@ FILES: Final[Mapping[str, Callable[[], str]]] = {
         )
         for path in notebooks.NOTEBOOKS
     },
+    "../CONTRIBUTING.md": layers.page,
     **{
         f"../scheduler/cli/completion/kubestow.{shell}": partial(completion.script, shell)
         for shell in ("bash", "zsh", "fish")
