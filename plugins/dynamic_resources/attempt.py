@@ -31,7 +31,7 @@ from plugins.dynamic_resources.extended_resources import (
     with_requests,
 )
 from plugins.dynamic_resources.group_claims import GroupClaim
-from plugins.dynamic_resources.verdicts import KeptVerdicts, NodeVerdicts, Verdict, content_of
+from plugins.dynamic_resources.verdicts import DeviceVerdict, KeptVerdicts, NodeVerdicts, content_of
 from plugins.node_matching import node_selector_mask
 from plugins.row_selection import all_pass, no_scores, selector
 from scheduler.api.devices import AllocationResult, ResourceClaim
@@ -234,19 +234,23 @@ class Attempt:
 
     def _search(
         self, node: Node, wanted: Sequence[ResourceClaim], budget: SearchBudget, *, scored: bool
-    ) -> Verdict:
+    ) -> DeviceVerdict:
         try:
             if not scored:
-                return Verdict(0 if self._allocator.fits(node, wanted, budget) else NO_DEVICES)
+                return DeviceVerdict(
+                    0 if self._allocator.fits(node, wanted, budget) else NO_DEVICES
+                )
             # Not `allocate`, which would draw from the random source even in a trial.
             found = self._allocator.chosen(node, wanted, budget)
         except NodeAllocationError:
-            return Verdict(INVALID_POOLS)
+            return DeviceVerdict(INVALID_POOLS)
         except SearchTimeoutError as error:
             raise _timed_out(node, error) from error
         if found is None:
-            return Verdict(NO_DEVICES)
-        return Verdict(0, sum(preference_score(*each) for each in zip(wanted, found, strict=True)))
+            return DeviceVerdict(NO_DEVICES)
+        return DeviceVerdict(
+            0, sum(preference_score(*each) for each in zip(wanted, found, strict=True))
+        )
 
     # -- many nodes ------------------------------------------------------------------------------
 
@@ -335,7 +339,7 @@ class Attempt:
 
     def _searcher(
         self, wanted: tuple[ResourceClaim, ...], table: NodeTableView
-    ) -> Callable[[int], Verdict]:
+    ) -> Callable[[int], DeviceVerdict]:
         verdicts, budget, scored = (
             self._kept.of(content_of(wanted)),
             self._new_budget(),
@@ -343,7 +347,7 @@ class Attempt:
         )
         shared, reach_of = verdicts.shared, self._devices.slices.reach
 
-        def search(row: int) -> Verdict:
+        def search(row: int) -> DeviceVerdict:
             node = table.node_info(row).node
             reach = reach_of(node)
             if reach is None:

@@ -31,7 +31,7 @@ _COLUMNS: Final = Columns.LABELS | Columns.EXISTENCE
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DeviceVerdict:
     """The result on one node."""
 
     code: int
@@ -39,7 +39,7 @@ class Verdict:
     score: int = 0
 
 
-Search = Callable[[int], Verdict]
+Search = Callable[[int], DeviceVerdict]
 """`search(row)` searches for devices on the node of a row."""
 
 
@@ -63,7 +63,7 @@ class NodeVerdicts:
         #: Sequences of the two change logs up to which the results are valid.
         self._nodes = self._devices = -1
         #: The results for nodes without local slices, by `Reach`.
-        self.shared: dict[Reach, Verdict] = {}
+        self.shared: dict[Reach, DeviceVerdict] = {}
 
     def refresh(self, table: NodeTableView, changes: DeviceChanges) -> None:
         """Drop the results that may have changed."""

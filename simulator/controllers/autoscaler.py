@@ -26,10 +26,10 @@ from simulator.controllers.autoscaler_events import (
     AT_MAX_SIZE,
     AT_MAX_TOTAL,
     IN_BACKOFF,
+    AutoscalerVerdict,
     ClusterAutoscalerReports,
     Growth,
     Reports,
-    Verdict,
 )
 from simulator.controllers.autoscaler_groups import GROUP_LABEL, NodeGroup, Settings
 from simulator.controllers.autoscaler_world import Candidate, Estimate, SimNode, World, estimate
@@ -314,7 +314,7 @@ class Autoscaler:
                 seen.estimates.append((group, estimate(seen.world, seen.waiting, template, most)))
         return next(((group, found) for group, found in seen.estimates if found.pods), None)
 
-    def _remaining(self, seen: _Loop) -> list[tuple[Pod, Verdict]]:
+    def _remaining(self, seen: _Loop) -> list[tuple[Pod, AutoscalerVerdict]]:
         """Return the pods that no group would help, with reasons."""
         helped = {candidate.pod.uid for _, found in seen.estimates for candidate in found.pods}
         return [
@@ -323,17 +323,17 @@ class Autoscaler:
             if candidate.pod.uid not in helped
         ]
 
-    def _verdict(self, seen: _Loop, uid: str) -> Verdict:
+    def _verdict(self, seen: _Loop, uid: str) -> AutoscalerVerdict:
         if self._room_in_cluster() == 0:
-            return Verdict("MaxSizeReached", AT_MAX_TOTAL)
+            return AutoscalerVerdict("MaxSizeReached", AT_MAX_TOTAL)
         reasons = seen.skipped + [
             found.rejected[uid] for _, found in seen.estimates if uid in found.rejected
         ]
         counts = {reason: reasons.count(reason) for reason in reasons}
         text = ", ".join(f"{count} {reason}" for reason, count in counts.items())
         if IN_BACKOFF in counts:
-            return Verdict("ScaleUpBackoff", text)
-        return Verdict("MaxSizeReached" if AT_MAX_SIZE in counts else "NoNodeGroup", text)
+            return AutoscalerVerdict("ScaleUpBackoff", text)
+        return AutoscalerVerdict("MaxSizeReached" if AT_MAX_SIZE in counts else "NoNodeGroup", text)
 
     def _grow(self, group: NodeGroup, found: Estimate, now: float) -> str:
         pods = [candidate.pod for candidate in found.pods]
@@ -348,7 +348,7 @@ class Autoscaler:
         if self._native():
             text = f"{group.name} {growth.current}->{growth.wanted} (max: {group.max})"
             for pod in pods:
-                self._write_condition(pod, "True", Verdict("TriggeredScaleUp", text), now)
+                self._write_condition(pod, "True", AutoscalerVerdict("TriggeredScaleUp", text), now)
         return "triggered"
 
     def _growth(
@@ -364,7 +364,9 @@ class Autoscaler:
     def _order(self, growth: Growth, now: float) -> None:
         self._machines += [_Machine(growth.group, name, now) for name in growth.names]
 
-    def _write_condition(self, pod: Pod, status: str, verdict: Verdict, now: float) -> None:
+    def _write_condition(
+        self, pod: Pod, status: str, verdict: AutoscalerVerdict, now: float
+    ) -> None:
         """Write NodeProvisioningInProgress, as the autoscaler's own field manager."""
         before = next((each for each in pod.status.conditions if each.type == CONDITION), None)
         if before and (before.status, before.reason) == (status, verdict.reason):

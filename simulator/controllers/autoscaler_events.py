@@ -37,7 +37,7 @@ class Growth(NamedTuple):
     """On which of them a pod is meant to run, by its UID."""
 
 
-class Verdict(NamedTuple):
+class AutoscalerVerdict(NamedTuple):
     """Reason for not scaling up for a pod."""
 
     reason: str
@@ -94,7 +94,7 @@ class Reports(Protocol):
     def fits(self, pod: Pod, node: str) -> None:
         """Report that a waiting pod has room on a node, or on a machine on its way."""
 
-    def not_triggered(self, pod: Pod, verdict: Verdict) -> None:
+    def not_triggered(self, pod: Pod, verdict: AutoscalerVerdict) -> None:
         """Report that no scale-up would help a pod."""
 
 
@@ -191,7 +191,7 @@ class ClusterAutoscalerReports:
         """Send MaxNodesTotalReached."""
         self._warn("MaxNodesTotalReached", f"Max total nodes in cluster reached: {limit}")
 
-    def not_triggered(self, pod: Pod, verdict: Verdict) -> None:
+    def not_triggered(self, pod: Pod, verdict: AutoscalerVerdict) -> None:
         """Send NotTriggerScaleUp on the pod."""
         text = f"pod didn't trigger scale-up: {verdict.message}"
         self._recorder.record(PendingEvent(pod_reference(pod), "Normal", "NotTriggerScaleUp", text))

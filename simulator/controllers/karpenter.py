@@ -17,7 +17,12 @@ from typing import Final
 
 from scheduler.api import Pod
 from simulator.api import MERGE_PATCH, Api
-from simulator.controllers.autoscaler_events import Growth, Verdict, exhausted, pod_reference
+from simulator.controllers.autoscaler_events import (
+    AutoscalerVerdict,
+    Growth,
+    exhausted,
+    pod_reference,
+)
 from simulator.controllers.autoscaler_groups import NodeGroup
 from simulator.controllers.event_recorder import PendingEvent, Recorder, SpamFilter, TokenBucket
 from simulator.errors import ApiError
@@ -139,7 +144,7 @@ class KarpenterReports:
         text = f"Pod should schedule on: {', '.join(where)}"
         self._publish(PendingEvent(pod_reference(pod), "Normal", "Nominated", text))
 
-    def not_triggered(self, pod: Pod, verdict: Verdict) -> None:
+    def not_triggered(self, pod: Pod, verdict: AutoscalerVerdict) -> None:
         """Send FailedScheduling on the pod, as schedulers do, from another source."""
         text = f"Failed to schedule pod, {verdict.message or 'no nodepool found'}"
         self._publish(PendingEvent(pod_reference(pod), "Warning", "FailedScheduling", text))
