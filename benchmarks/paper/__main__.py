@@ -89,7 +89,7 @@ def _found(outcome: sweeps.Outcome) -> report.Found:
 
 def _runs(
     folder: Path, seeds: str, policies: str, chosen: str, faults: list[str]
-) -> tuple[list[sweeps.Run], list[str]]:
+) -> tuple[list[sweeps.SweepRun], list[str]]:
     """Return the runs, and a line for each trace or seed that is left out.
 
     Raises:
@@ -106,7 +106,7 @@ def _runs(
     orders = {name: trace.orders for name, trace in read.items() if trace is not None}
     known = sorted({seed for each in orders.values() for seed in each})
     own = list(map(int, _among("seed", seeds.split(","), known))) if seeds else known
-    found: list[sweeps.Run] = []
+    found: list[sweeps.SweepRun] = []
     for name, trace in read.items():
         if trace is None or not any(each.gpus for each in trace.pods):
             left_out.append(f"Left out: {name}, since none of its pods requests a GPU.")
@@ -121,7 +121,7 @@ def _runs(
             "input": sweeps.digest(there[name].nodes, there[name].pods, there[name].orders),
         }
         found += [
-            sweeps.Run(
+            sweeps.SweepRun(
                 f"{name}-{policy.replace('/', '-')}-{seed}",
                 {**given, "policy": policy, "seed": seed},
             )

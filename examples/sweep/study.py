@@ -34,7 +34,7 @@ def large_pods_placed(parameters: Mapping[str, Any]) -> int:
 def main(folder: str, processes: int | None = None) -> None:
     """Run what is not finished yet, and print the mean of each policy."""
     runs = [
-        sweeps.Run(f"{policy}-{seed}", {"policy": policy, "seed": seed})
+        sweeps.SweepRun(f"{policy}-{seed}", {"policy": policy, "seed": seed})
         for policy in ("spread", "pack")
         for seed in range(10)
     ]

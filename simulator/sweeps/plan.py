@@ -29,7 +29,7 @@ from scheduler.offline import WorldError
 from scheduler.offline.experiment import Scenario, Simulation, seeds_of
 from scheduler.offline.workload_files import read_templates, read_workload
 from scheduler.sanitizing.yaml_limits import Loader, check_limits
-from simulator.sweeps.runs import Run, SweepError, digest, listed
+from simulator.sweeps.runs import SweepError, SweepRun, digest, listed
 
 MAX_BYTES: Final = 1 << 20
 MAX_RUNS: Final = 100_000
@@ -54,7 +54,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 class Plan:
     """The runs of a sweep file, and the version of everything that they read."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[SweepRun, ...]
     version: str
     notes: tuple[str, ...]
     """What is missing in the dumps, and what was filled in for objects of dumps and templates."""
@@ -135,7 +135,7 @@ def _paths(found: _File) -> Iterator[str]:
         yield from workload.templates
 
 
-def _runs(folder: Path, found: _File, seeds: Sequence[int]) -> Iterator[Run]:
+def _runs(folder: Path, found: _File, seeds: Sequence[int]) -> Iterator[SweepRun]:
     def path(name: str) -> str:
         return str(folder / name)
 
@@ -156,7 +156,7 @@ def _runs(folder: Path, found: _File, seeds: Sequence[int]) -> Iterator[Run]:
         if workload is not None:
             templates = [path(each) for each in workload.templates]
             parameters |= {"file": path(workload.file), "templates": templates}
-        yield Run("-".join(filter(None, (policy, name, str(seed)))), parameters)
+        yield SweepRun("-".join(filter(None, (policy, name, str(seed)))), parameters)
 
 
 def simulated(parameters: Mapping[str, Any]) -> dict[str, float]:

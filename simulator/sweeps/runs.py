@@ -41,7 +41,7 @@ class SweepError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SweepRun:
     """One run: a name, which is unique in its sweep, and a JSON object for the function.
 
     >>> Run("best-fit-42", {"policy": "BestFit", "seed": 42}).name
@@ -57,7 +57,7 @@ class Run:
 class Outcome:
     """The end of one run: a result, or an error."""
 
-    run: Run
+    run: SweepRun
     result: Any = None
     """The JSON value that the function returned; None after an error."""
     error: str = ""
@@ -72,7 +72,7 @@ class Outcome:
 class Task:
     """A run with its key, as workers get it."""
 
-    run: Run
+    run: SweepRun
     key: str
     kubestow: str
     """The version of kubestow that the key belongs to."""
@@ -92,7 +92,7 @@ class _File(msgspec.Struct, omit_defaults=True):
 _decode: Final = msgspec.json.Decoder(_File).decode
 
 
-def tasks(function: Function, runs: Sequence[Run], version: str) -> list[Task]:
+def tasks(function: Function, runs: Sequence[SweepRun], version: str) -> list[Task]:
     """Check the runs, and give each its key.
 
     Raises:
@@ -183,7 +183,7 @@ def outcome(content: bytes, *, reused: bool = False, key: str = "") -> Outcome |
         return None
     if key and found.key != key:
         return None
-    run = Run(found.name, found.parameters)
+    run = SweepRun(found.name, found.parameters)
     return Outcome(run, result, found.error, found.traceback, reused)
 
 

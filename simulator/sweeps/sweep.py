@@ -12,7 +12,7 @@ from rich.console import Console
 from simulator.sweeps.dask_cluster import on_dask
 from simulator.sweeps.local import cores, in_this_process, on_processes
 from simulator.sweeps.progress import Progress
-from simulator.sweeps.runs import Function, Outcome, Run, Task, name_of, outcome, tasks
+from simulator.sweeps.runs import Function, Outcome, SweepRun, Task, name_of, outcome, tasks
 from simulator.sweeps.storage import State, Storage
 
 
@@ -35,7 +35,7 @@ class Summary:
 
 def sweep(
     function: Function,
-    runs: Sequence[Run],
+    runs: Sequence[SweepRun],
     folder: str | Path,
     *,
     processes: int | None = None,

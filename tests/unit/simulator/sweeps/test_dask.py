@@ -50,8 +50,8 @@ def test_runs_on_dask_write_the_same_bytes_though_a_worker_is_killed(
     tmp_path: Path, address: str
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    fatal = sweeps.Run("fatal", {"seed": 9, "file": str(tmp_path / "begun")})
-    all_runs = [*(sweeps.Run(f"seed-{seed}", {"seed": seed}) for seed in range(3)), fatal]
+    fatal = sweeps.SweepRun("fatal", {"seed": 9, "file": str(tmp_path / "begun")})
+    all_runs = [*(sweeps.SweepRun(f"seed-{seed}", {"seed": seed}) for seed in range(3)), fatal]
     assert sweeps.sweep(functions.packed, all_runs, there, dask=address).failed == ()
     assert (tmp_path / "begun").exists(), "a worker was killed"
     assert sweeps.sweep(functions.packed, all_runs, here, processes=0).failed == ()
@@ -61,13 +61,13 @@ def test_runs_on_dask_write_the_same_bytes_though_a_worker_is_killed(
 def test_a_run_that_raises_or_kills_every_worker_fails_and_the_others_finish(
     tmp_path: Path, address: str
 ) -> None:
-    runs = [sweeps.Run("fatal", {"killed": True}), sweeps.Run("a"), sweeps.Run("b")]
+    runs = [sweeps.SweepRun("fatal", {"killed": True}), sweeps.SweepRun("a"), sweeps.SweepRun("b")]
     assert sweeps.sweep(functions.always_killed, runs, tmp_path, dask=address).failed == ("fatal",)
     found = {each.run.name: each for each in sweeps.read(tmp_path)}
     assert found["fatal"].error.startswith("KilledWorker")
     assert (found["a"].result, found["b"].result) == ("finished", "finished")
 
-    numbers = [sweeps.Run(f"n{number}", {"number": number}) for number in (1, -1)]
+    numbers = [sweeps.SweepRun(f"n{number}", {"number": number}) for number in (1, -1)]
     assert sweeps.sweep(functions.double, numbers, tmp_path, dask=address).failed == ("n-1",)
     here = tmp_path / "here"
     sweeps.sweep(functions.double, numbers, here, processes=0)
@@ -75,7 +75,7 @@ def test_a_run_that_raises_or_kills_every_worker_fails_and_the_others_finish(
 
 
 def test_a_run_that_waits_for_the_worker_that_another_kills_finishes(tmp_path: Path) -> None:
-    runs = [sweeps.Run("fatal", {"killed": True}), sweeps.Run("waits")]
+    runs = [sweeps.SweepRun("fatal", {"killed": True}), sweeps.SweepRun("waits")]
     with workers(1, allowed_failures=0) as address:
         done = sweeps.sweep(functions.always_killed, runs, tmp_path, dask=address)
     assert done.failed == ("fatal",)
@@ -88,14 +88,16 @@ def test_a_cluster_that_cannot_be_reached_is_an_error(
 ) -> None:
     monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 0.2)
     with pytest.raises(sweeps.SweepError, match=f"Dask cluster {address}: "):
-        sweeps.sweep(functions.double, [sweeps.Run("a", {"number": 1})], tmp_path, dask=address)
+        sweeps.sweep(
+            functions.double, [sweeps.SweepRun("a", {"number": 1})], tmp_path, dask=address
+        )
 
 
 def test_a_cluster_without_workers_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dask_cluster, "WORKERS_SECONDS", 0.1)
-    runs = [sweeps.Run("a", {"number": 1})]
+    runs = [sweeps.SweepRun("a", {"number": 1})]
     with LocalCluster(n_workers=0, **LOOPBACK) as cluster:
         address = cluster.scheduler_address
         with pytest.raises(sweeps.SweepError, match=f"start one with `dask worker {address}"):
@@ -107,5 +109,7 @@ def test_without_dask_the_error_says_how_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(sweeps.SweepError, match=r"pip install distributed"):
-        sweeps.sweep(functions.double, [sweeps.Run("a", {"number": 1})], tmp_path, dask="tcp://x:1")
+        sweeps.sweep(
+            functions.double, [sweeps.SweepRun("a", {"number": 1})], tmp_path, dask="tcp://x:1"
+        )
     assert results(tmp_path) == {}

@@ -25,7 +25,7 @@ from simulator.sweeps.storage import Storage
 from tests.unit.simulator.sweeps import functions
 
 NUMBERS = (1, 2, -3, 4)
-RUNS = [sweeps.Run(f"run-{number}", {"number": number}) for number in NUMBERS]
+RUNS = [sweeps.SweepRun(f"run-{number}", {"number": number}) for number in NUMBERS]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -73,14 +73,18 @@ def test_finished_runs_are_not_repeated_and_failed_ones_are(tmp_path: Path) -> N
     ("function", "runs", "version", "reused"),
     [
         (functions.double, RUNS[:1], "", 1),
-        (functions.double, [sweeps.Run("run-1", {"number": 7})], "", 0),
+        (functions.double, [sweeps.SweepRun("run-1", {"number": 7})], "", 0),
         (functions.double, RUNS[:1], "2", 0),
         (functions.always_killed, RUNS[:1], "", 0),
     ],
     ids=["the same", "other parameters", "another version", "another function"],
 )
 def test_a_result_is_reused_for_the_same_question_only(
-    tmp_path: Path, function: sweeps.Function, runs: list[sweeps.Run], version: str, reused: int
+    tmp_path: Path,
+    function: sweeps.Function,
+    runs: list[sweeps.SweepRun],
+    version: str,
+    reused: int,
 ) -> None:
     sweeps.sweep(functions.double, RUNS[:1], tmp_path, processes=0)
     assert sweeps.sweep(function, runs, tmp_path, processes=0, version=version).reused == reused
@@ -117,16 +121,21 @@ def test_a_damaged_file_counts_as_not_finished(
     ("runs", "faults"),
     [
         (
-            [sweeps.Run("../x"), sweeps.Run("a"), sweeps.Run("A"), sweeps.Run("b", {"x": print})],
+            [
+                sweeps.SweepRun("../x"),
+                sweeps.SweepRun("a"),
+                sweeps.SweepRun("A"),
+                sweeps.SweepRun("b", {"x": print}),
+            ],
             ["'../x': a name has letters", "'A': there is another", "'b': its parameters are not"],
         ),
-        ([sweeps.Run("x" * 201)], ["at most 200 characters"]),
-        ([sweeps.Run("")], ["'': a name has"]),
-        ([sweeps.Run("-")] * 30, ["and 10 more"]),
+        ([sweeps.SweepRun("x" * 201)], ["at most 200 characters"]),
+        ([sweeps.SweepRun("")], ["'': a name has"]),
+        ([sweeps.SweepRun("-")] * 30, ["and 10 more"]),
     ],
 )
 def test_every_fault_of_the_runs_is_reported_and_nothing_is_written(
-    tmp_path: Path, runs: list[sweeps.Run], faults: list[str]
+    tmp_path: Path, runs: list[sweeps.SweepRun], faults: list[str]
 ) -> None:
     with pytest.raises(sweeps.SweepError) as caught:
         sweeps.sweep(functions.double, runs, tmp_path / "new", processes=0)
@@ -147,7 +156,7 @@ def test_a_function_without_a_name_is_refused(tmp_path: Path, function: sweeps.F
 def test_a_run_without_a_result_ends_with_its_name(
     tmp_path: Path, function: Callable[[Mapping[str, Any]], Any], error: str
 ) -> None:
-    assert sweeps.sweep(function, [sweeps.Run("a")], tmp_path, processes=0).failed == ("a",)
+    assert sweeps.sweep(function, [sweeps.SweepRun("a")], tmp_path, processes=0).failed == ("a",)
     (found,) = sweeps.read(tmp_path)
     assert found.error.startswith(error)
 
@@ -220,14 +229,14 @@ def test_progress_is_shown_on_terminals_only(tmp_path: Path, terminal: bool) -> 
 
 @pytest.mark.slow
 def test_processes_write_the_same_bytes_and_survive_a_killed_one(tmp_path: Path) -> None:
-    runs = [sweeps.Run(f"seed-{seed}", {"seed": seed}) for seed in range(6)]
+    runs = [sweeps.SweepRun(f"seed-{seed}", {"seed": seed}) for seed in range(6)]
     here, there = tmp_path / "here", tmp_path / "there"
     sweeps.sweep(functions.packed, runs, here, processes=0)
     sweeps.sweep(functions.packed, runs, there, processes=2)
     assert contents(here) == contents(there)
     assert len(set(map(str, results(here).values()))) > 1, "the seed decides"
 
-    fatal = [sweeps.Run("once", {"file": str(tmp_path / "begun")})]
+    fatal = [sweeps.SweepRun("once", {"file": str(tmp_path / "begun")})]
     assert sweeps.sweep(functions.killed_once, fatal, tmp_path / "a", processes=1).failed == ()
     assert results(tmp_path / "a") == {"once": "second attempt"}
 
@@ -238,7 +247,7 @@ def test_workers_end_with_a_sweep_that_is_killed(tmp_path: Path) -> None:
     code = (
         "from simulator import sweeps\n"
         "from tests.unit.simulator.sweeps import functions\n"
-        f"runs = [sweeps.Run('a', {{'pipe': {str(pipe)!r}}})]\n"
+        f"runs = [sweeps.SweepRun('a', {{'pipe': {str(pipe)!r}}})]\n"
         f"sweeps.sweep(functions.paused, runs, {str(tmp_path / 'results')!r}, processes=1)\n"
     )
     root = Path(__file__).parents[4]
@@ -260,7 +269,7 @@ def test_what_a_killed_sweep_had_half_written_is_removed(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_run_that_kills_its_workers_fails_and_the_others_finish(tmp_path: Path) -> None:
-    runs = [sweeps.Run("fatal", {"killed": True}), sweeps.Run("a"), sweeps.Run("b")]
+    runs = [sweeps.SweepRun("fatal", {"killed": True}), sweeps.SweepRun("a"), sweeps.SweepRun("b")]
     assert sweeps.sweep(functions.always_killed, runs, tmp_path, processes=1).failed == ("fatal",)
     found = {each.run.name: each for each in sweeps.read(tmp_path)}
     assert "killed by signal 9, 3 times" in found["fatal"].error
