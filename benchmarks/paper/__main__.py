@@ -77,7 +77,7 @@ def main(
         raise click.ClickException(f"{len(summary.failed)} of {summary.total} runs failed")
 
 
-def _found(outcome: sweeps.Outcome) -> report.Found:
+def _found(outcome: sweeps.SweepOutcome) -> report.Found:
     given = outcome.run.parameters
     # JSON has null for a point of which no record is near.
     curves = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scheduler.offline.assertions import Check
     from scheduler.offline.experiment import SimulatedRun
-    from simulator.sweeps import Outcome
+    from simulator.sweeps import SweepOutcome
 
 MAX_ERRORS: Final = 10
 """Failed runs that are listed; the folder has all."""
@@ -77,7 +77,7 @@ def run(file: str, asked: Mapping[str, Any], command: Sequence[str], *, as_json:
     return not summary.failed and all(each.holds for each in every)
 
 
-def _simulated(outcome: Outcome) -> SimulatedRun:
+def _simulated(outcome: SweepOutcome) -> SimulatedRun:
     """Return a run with its figures; who went where is not kept in the results of a sweep."""
     from scheduler.offline.experiment import SimulatedRun
     from scheduler.offline.records import Result
@@ -89,12 +89,12 @@ def _simulated(outcome: Outcome) -> SimulatedRun:
     return SimulatedRun(name, int(given["seed"]), figures, nothing, error=outcome.error)
 
 
-def _configs(outcomes: Iterable[Outcome]) -> dict[str, str | None]:
+def _configs(outcomes: Iterable[SweepOutcome]) -> dict[str, str | None]:
     given = [each.run.parameters for each in outcomes]
     return {str(each["policy"]): each["config"] for each in given}
 
 
-def _echo_json(outcome: Outcome, checks: Iterable[Check]) -> None:
+def _echo_json(outcome: SweepOutcome, checks: Iterable[Check]) -> None:
     from scheduler.offline.documents import document
 
     line: dict[str, Any] = {"name": outcome.run.name, "parameters": outcome.run.parameters}
@@ -107,10 +107,10 @@ def _lines(error: Exception) -> str:
     return "\n".join(one_line(line) for line in str(error).splitlines())
 
 
-def show(outcomes: Iterable[Outcome], console: Console) -> None:
+def show(outcomes: Iterable[SweepOutcome], console: Console) -> None:
     """Print the figures of the policies, a table for each workload, and the runs that failed."""
     tables: dict[str, dict[str, dict[str, list[float]]]] = {}
-    failed: list[Outcome] = []
+    failed: list[SweepOutcome] = []
     for each in outcomes:
         if each.error:
             failed.append(each)

@@ -5,8 +5,17 @@ that was interrupted goes on where it was. The runner knows nothing of schedulin
 and parameters, and the function makes a JSON value of them. docs/sweeps.md has an example.
 """
 
-from simulator.sweeps.runs import Function, Outcome, SweepError, SweepRun, digest
+from simulator.sweeps.runs import Function, SweepError, SweepOutcome, SweepRun, digest
 from simulator.sweeps.storage import read
 from simulator.sweeps.sweep import Summary, sweep
 
-__all__ = ["Function", "Outcome", "Summary", "SweepError", "SweepRun", "digest", "read", "sweep"]
+__all__ = [
+    "Function",
+    "Summary",
+    "SweepError",
+    "SweepOutcome",
+    "SweepRun",
+    "digest",
+    "read",
+    "sweep",
+]

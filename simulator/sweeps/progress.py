@@ -15,7 +15,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
-from simulator.sweeps.runs import Outcome
+from simulator.sweeps.runs import SweepOutcome
 
 
 class Progress:
@@ -39,7 +39,7 @@ class Progress:
         )
         self._task = self._bar.add_task("runs", total=total, failed="", last="")
 
-    def advance(self, outcome: Outcome) -> None:
+    def advance(self, outcome: SweepOutcome) -> None:
         """Show that one more run has ended."""
         if self._bar is None:
             return

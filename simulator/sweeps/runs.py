@@ -54,7 +54,7 @@ class SweepRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SweepOutcome:
     """The end of one run: a result, or an error."""
 
     run: SweepRun
@@ -174,7 +174,7 @@ def _bytes(content: _File) -> bytes:
     return _encode(content) + b"\n"
 
 
-def outcome(content: bytes, *, reused: bool = False, key: str = "") -> Outcome | None:
+def outcome(content: bytes, *, reused: bool = False, key: str = "") -> SweepOutcome | None:
     """Read the content of a file; None if it is damaged, or of another run than that of `key`."""
     try:
         found = _decode(content)
@@ -184,7 +184,7 @@ def outcome(content: bytes, *, reused: bool = False, key: str = "") -> Outcome |
     if key and found.key != key:
         return None
     run = SweepRun(found.name, found.parameters)
-    return Outcome(run, result, found.error, found.traceback, reused)
+    return SweepOutcome(run, result, found.error, found.traceback, reused)
 
 
 def digest(*paths: str | Path) -> str:

@@ -19,7 +19,7 @@ from typing import Final, Literal
 import msgspec
 
 from scheduler.files import read_file
-from simulator.sweeps.runs import MAX_FILE_BYTES, Outcome, SweepError, Task, outcome
+from simulator.sweeps.runs import MAX_FILE_BYTES, SweepError, SweepOutcome, Task, outcome
 
 State = Literal["finished", "failed", "missing"]
 
@@ -79,7 +79,7 @@ class Storage:
                 # that starts again, has the file open until it runs another program.
                 fcntl.flock(lock, fcntl.LOCK_UN)
 
-    def finished(self, task: Task) -> Outcome | None:
+    def finished(self, task: Task) -> SweepOutcome | None:
         """Return what an earlier sweep has left of a run with this key, unless it failed.
 
         Raises:
@@ -88,7 +88,7 @@ class Storage:
         found = self._read(task.run.name, task.key)
         return None if found is None or found.error else found
 
-    def _read(self, name: str, key: str) -> Outcome | None:
+    def _read(self, name: str, key: str) -> SweepOutcome | None:
         try:
             content = read_file(self._runs / f"{name}.json", MAX_FILE_BYTES)
         except FileNotFoundError:
@@ -134,7 +134,7 @@ class Storage:
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise SweepError(f"{path}: {error}; run the sweep again to write it anew") from error
 
-    def outcomes(self) -> Iterator[Outcome]:
+    def outcomes(self) -> Iterator[SweepOutcome]:
         """Yield what the folder has of the runs of the index, in order. Raises SweepError."""
         for entry in self.entries():
             found = self._read(entry.name, entry.key)
@@ -142,7 +142,7 @@ class Storage:
                 yield found
 
 
-def read(folder: str | Path) -> Iterator[Outcome]:
+def read(folder: str | Path) -> Iterator[SweepOutcome]:
     """Yield the outcomes of the last sweep of a folder in the order of its runs.
 
     Failed runs are among them; runs that it did not reach are not.

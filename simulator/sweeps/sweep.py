@@ -12,7 +12,7 @@ from rich.console import Console
 from simulator.sweeps.dask_cluster import on_dask
 from simulator.sweeps.local import cores, in_this_process, on_processes
 from simulator.sweeps.progress import Progress
-from simulator.sweeps.runs import Function, Outcome, SweepRun, Task, name_of, outcome, tasks
+from simulator.sweeps.runs import Function, SweepOutcome, SweepRun, Task, name_of, outcome, tasks
 from simulator.sweeps.storage import State, Storage
 
 
@@ -41,7 +41,7 @@ def sweep(
     processes: int | None = None,
     dask: str = "",
     version: str = "",
-    on_outcome: Callable[[Outcome], None] | None = None,
+    on_outcome: Callable[[SweepOutcome], None] | None = None,
     console: Console | None = None,
 ) -> Summary:
     """Run each run that the folder has no result of, and write its result there.
@@ -88,7 +88,7 @@ def sweep(
 
 def _outcomes(
     function: Function, todo: Sequence[Task], storage: Storage, processes: int | None, dask: str
-) -> Generator[Outcome]:
+) -> Generator[SweepOutcome]:
     """Yield what the folder has, then each further run as soon as its file is written."""
     rest: list[Task] = []
     for task in todo:

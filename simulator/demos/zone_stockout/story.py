@@ -92,7 +92,7 @@ def milestones(flavor: Flavor = "cluster-autoscaler") -> dict[str, str]:
     }
 
 
-class Outcome(NamedTuple):
+class StoryOutcome(NamedTuple):
     """The placements at one moment."""
 
     zones: Counter[str]
@@ -182,14 +182,14 @@ class ZoneStockout(Story):
     def _patience(self) -> float:
         return PATIENCE_SECONDS + STORY_SECONDS / max(self.cluster.clock.rate, 1.0)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> StoryOutcome:
         """Return the placements that the API server holds now."""
         store = self.cluster.store
         zones = Counter({self._zone(version.name): 0 for version in store.items("nodes")})
         pods = [version.obj for version in store.items("pods")]
         bound = [pod for pod in pods if pod["spec"].get("nodeName")]
         zones.update(self._zone(pod["spec"]["nodeName"]) for pod in bound)
-        return Outcome(zones, sum(map(_relaxed, bound)), len(pods))
+        return StoryOutcome(zones, sum(map(_relaxed, bound)), len(pods))
 
     def problems(self) -> list[str]:
         """Return the first milestone that is missing or too early, and pods without a node."""

@@ -57,7 +57,7 @@ def test_each_run_has_a_file_and_the_index_has_them_in_order(tmp_path: Path) -> 
 def test_finished_runs_are_not_repeated_and_failed_ones_are(tmp_path: Path) -> None:
     sweeps.sweep(functions.double, RUNS, tmp_path, processes=0)
     before = contents(tmp_path)
-    seen: list[sweeps.Outcome] = []
+    seen: list[sweeps.SweepOutcome] = []
     summary = sweeps.sweep(functions.double, RUNS, tmp_path, processes=0, on_outcome=seen.append)
     assert summary == sweeps.Summary(finished=3, reused=3, failed=("run--3",))
     assert [(each.run.name, each.reused) for each in seen] == [
@@ -92,7 +92,7 @@ def test_a_result_is_reused_for_the_same_question_only(
 
 
 def test_an_interrupted_sweep_keeps_what_it_has(tmp_path: Path) -> None:
-    def interrupt(found: sweeps.Outcome) -> None:
+    def interrupt(found: sweeps.SweepOutcome) -> None:
         if found.run.name == "run-2":
             raise KeyboardInterrupt
 
@@ -164,7 +164,7 @@ def test_a_run_without_a_result_ends_with_its_name(
 def test_a_folder_has_one_sweep_at_a_time(tmp_path: Path) -> None:
     errors: list[str] = []
 
-    def begin_another(_: sweeps.Outcome) -> None:
+    def begin_another(_: sweeps.SweepOutcome) -> None:
         with pytest.raises(sweeps.SweepError) as caught:
             sweeps.sweep(functions.double, RUNS, tmp_path, processes=0)
         errors.append(str(caught.value))
