@@ -24,7 +24,7 @@ from devtools.conformance.world import KINDS
 from scheduler import offline
 from scheduler.explain.records import Change, Remedies, Remedy
 from scheduler.service.what_if.changes import applied, resource_of
-from scheduler.service.what_if.remedies.search import Search
+from scheduler.service.what_if.remedies.search import ChangeSearch
 
 Object = dict[str, Any]
 Objects = dict[tuple[str, str], Object]
@@ -109,7 +109,7 @@ def _remedies(
             return "", None, set()
         evicted = {("Pod", each.pod) for each in result.evicted}
         parts = world._assembly.trial_parts()
-        search = Search(parts, name).run()
+        search = ChangeSearch(parts, name).run()
         while True:
             try:
                 next(search)

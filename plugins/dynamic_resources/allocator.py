@@ -15,7 +15,7 @@ from plugins.dynamic_resources.features import Features
 from plugins.dynamic_resources.pools import Pool, SliceIndex, gather_pools
 from plugins.dynamic_resources.requests import RequestView, Validator
 from plugins.dynamic_resources.results import allocation_result
-from plugins.dynamic_resources.search import Allocated, Search
+from plugins.dynamic_resources.search import Allocated, DeviceSearch
 from plugins.dynamic_resources.selectors import SelectorError as DeviceSelectorError
 from plugins.dynamic_resources.selectors import Selectors
 from scheduler.api.devices import AllocationResult, DeviceClass, DeviceSelector, ResourceClaim
@@ -95,7 +95,7 @@ class Allocator:
 
     def _search(
         self, node: Node, claims: Sequence[ResourceClaim], check: Check | None
-    ) -> Search | None:
+    ) -> DeviceSearch | None:
         self.steps = 0
 
         def selects(request: RequestView, device: DeviceView) -> bool:
@@ -104,7 +104,7 @@ class Allocator:
         pools = self._pools(node, check)
         validator = Validator(self._features, self._classes, pools, selects)
         views = [validator.claim(each) for each in claims]
-        search = Search(
+        search = DeviceSearch(
             self._features,
             views,
             pools,

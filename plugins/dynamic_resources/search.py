@@ -61,7 +61,7 @@ Step = Generator["Step", bool, bool]
 """One level of the search: yields the level below, receives its result, and returns its own."""
 
 
-class Search:
+class DeviceSearch:
     """One search: `run` may be called once."""
 
     def __init__(

@@ -20,7 +20,7 @@ from scheduler.offline.assembly import Assembly
 from scheduler.offline.editing import Editing, WorldError, checked
 from scheduler.offline.records import Capacity, Verdict
 from scheduler.service.what_if.changes import ChangeError
-from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT, Search
+from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT, ChangeSearch
 from scheduler.service.what_if.trial import Trial as LiveTrial
 
 MAX_COPIES = 100_000
@@ -95,7 +95,7 @@ class Trial(Editing):
         Raises:
             LookupError: there is no such pod, or it has a node.
         """
-        search = Search(self._assembly.trial_parts(), pod, limit=limit).run()
+        search = ChangeSearch(self._assembly.trial_parts(), pod, limit=limit).run()
         while True:
             try:
                 next(search)

@@ -18,7 +18,7 @@ from scheduler.explain.records import Remedies, WhatIfResult
 from scheduler.framework import Clock
 from scheduler.service.questions import NotSyncedError, TooManyQuestionsError, asking_user
 from scheduler.service.what_if.questions import NO_RESERVE, Answer, Question, parse
-from scheduler.service.what_if.remedies.search import Search
+from scheduler.service.what_if.remedies.search import ChangeSearch
 from scheduler.service.what_if.trial import TrialParts
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ class Asker:
             TooManyQuestionsError: too many are being answered.
         """
         self._check_synced()
-        search = Search(self._parts, pod, limit=limit, seconds=SLICE_SECONDS)
+        search = ChangeSearch(self._parts, pod, limit=limit, seconds=SLICE_SECONDS)
         slices = Slices()
         found = await self._run(search.run(), seconds, slices)
         if found is None:

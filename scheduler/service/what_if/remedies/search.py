@@ -72,7 +72,7 @@ ENOUGH_SINGLE: Final = 3
 """Remedies of one step after which no combinations are tried."""
 
 
-class Search:
+class ChangeSearch:
     """Looks for the remedies of one pod."""
 
     def __init__(

@@ -11,7 +11,7 @@ import pytest
 from scheduler import offline
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.questions import Question, parse
-from scheduler.service.what_if.remedies.search import Search
+from scheduler.service.what_if.remedies.search import ChangeSearch
 from tests.unit.service.what_if.busy_world import CLAIMED, busy_world, mounting, random_question
 from tests.unit.service.what_if.live_state import live_state
 from tests.unit.service.what_if.plugin_state import plugin_state
@@ -56,7 +56,7 @@ def test_no_search_for_remedies_changes_the_state(seed: int) -> None:
     with busy_world() as world:
         plugins, before = plugin_state(world, *READERS), live_state(world)
         for pod in ("default/big", "default/waits", "held/held-2"):
-            search = Search(world._assembly.trial_parts(), pod, seconds=0.004).run()
+            search = ChangeSearch(world._assembly.trial_parts(), pod, seconds=0.004).run()
             with suppress(StopIteration):
                 for _ in range(chance.randint(1, 60)):
                     next(search)
