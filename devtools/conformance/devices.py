@@ -13,7 +13,7 @@ import msgspec
 
 from devtools.conformance.world import World
 from plugins import DynamicResources
-from plugins.dynamic_resources.attempt import Attempt
+from plugins.dynamic_resources.attempt import DeviceAttempt
 from scheduler.api import Pod
 from scheduler.api.stored.merging import CLAIM_RULES, Merger, merge_patch
 from scheduler.engine.plugin_calls import run_synchronously
@@ -159,7 +159,7 @@ def allocations(world: World, pod: Pod, feasible: Collection[str]) -> Record:
             found["allocations"][name] = masked(
                 [{"claim": claim.metadata.name, "allocation": each} for claim, each in made]
             )
-        attempt: Attempt | None = state.get(f"{DYNAMIC_RESOURCES}/attempt")
+        attempt: DeviceAttempt | None = state.get(f"{DYNAMIC_RESOURCES}/attempt")
         if attempt is not None and attempt.claims.extra is not None:
             extra, mappings = attempt.extra_claim(attempt.served(node))
             if extra is not None:

@@ -110,7 +110,7 @@ class PodClaims:
         return listed(texts, len(texts))
 
 
-class Attempt:
+class DeviceAttempt:
     """Evaluates nodes for the claims of one pod."""
 
     def __init__(

@@ -16,7 +16,7 @@ import msgspec
 
 from plugins.arguments import require_valid
 from plugins.dynamic_resources.arguments import DynamicResourcesArgs, argument_problems
-from plugins.dynamic_resources.attempt import REASONS, Attempt, PodClaims
+from plugins.dynamic_resources.attempt import REASONS, DeviceAttempt, PodClaims
 from plugins.dynamic_resources.budget import SearchBudget
 from plugins.dynamic_resources.claims import (
     IN_FLIGHT,
@@ -251,7 +251,7 @@ class DynamicResources:
         status = msgspec.structs.replace(claim.status, allocation=used.allocation)
         return msgspec.structs.replace(claim, status=status)
 
-    def _attempt(self, state: CycleState, pod: Pod, claims: PodClaims) -> Attempt:
+    def _attempt(self, state: CycleState, pod: Pod, claims: PodClaims) -> DeviceAttempt:
         monotonic, seconds = self._handle.clock.monotonic, self._filter_timeout
 
         def check_time() -> None:
@@ -261,7 +261,7 @@ class DynamicResources:
                 error.add_note(f"while it searched devices for {claims.description()}")
                 raise
 
-        return Attempt(
+        return DeviceAttempt(
             pod,
             claims,
             self._devices,
@@ -285,7 +285,7 @@ class DynamicResources:
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node that cannot serve all claims."""
-        attempt: Attempt | None = state.get(_ATTEMPT)
+        attempt: DeviceAttempt | None = state.get(_ATTEMPT)
         if attempt is None:
             return None
         try:
@@ -296,7 +296,7 @@ class DynamicResources:
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """Columnar form of `filter`; raises `AllocationError` for a failure on any of `rows`."""
-        attempt: Attempt | None = state.get(_ATTEMPT)
+        attempt: DeviceAttempt | None = state.get(_ATTEMPT)
         return all_pass(rows) if attempt is None else attempt.codes(table, rows)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
@@ -367,14 +367,14 @@ class DynamicResources:
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """Prefer nodes where requests get their first alternatives."""
-        attempt: Attempt | None = state.get(_ATTEMPT)
+        attempt: DeviceAttempt | None = state.get(_ATTEMPT)
         return 0 if attempt is None else attempt.score(node)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
         """Columnar form of `score`."""
-        attempt: Attempt | None = state.get(_ATTEMPT)
+        attempt: DeviceAttempt | None = state.get(_ATTEMPT)
         return no_scores(rows) if attempt is None else attempt.scores(table, rows)
 
     def normalize_scores(
@@ -389,7 +389,7 @@ class DynamicResources:
         self, state: CycleState, node: Node
     ) -> list[tuple[ResourceClaim, AllocationResult]] | None:
         """Return the allocations that Reserve would make on a node; None if it does not fit."""
-        attempt: Attempt | None = state.get(_ATTEMPT)
+        attempt: DeviceAttempt | None = state.get(_ATTEMPT)
         return [] if attempt is None else attempt.allocate(node)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
@@ -461,7 +461,7 @@ class DynamicResources:
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Write the claims, then wait for the binding conditions of their devices."""
-        attempt: Attempt | None = state.get(_ATTEMPT)
+        attempt: DeviceAttempt | None = state.get(_ATTEMPT)
         if attempt is None:
             return None
         node = self._node(node_name)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from plugins.dynamic_resources.attempt import Attempt
+from plugins.dynamic_resources.attempt import DeviceAttempt
 from plugins.dynamic_resources.claim_cache import is_at_least
 from plugins.dynamic_resources.claims import claim_key, is_reserved_for, only_used_by
 from plugins.dynamic_resources.cluster_devices import ClusterDevices
@@ -72,7 +72,7 @@ class ClaimWriter:
     """Writes the claims of one pod, one after the other."""
 
     def __init__(
-        self, handle: Handle, devices: ClusterDevices, attempt: Attempt, pod: Pod, node: Node
+        self, handle: Handle, devices: ClusterDevices, attempt: DeviceAttempt, pod: Pod, node: Node
     ) -> None:
         self._handle = handle
         self._api: ApiWriter = handle.api
