@@ -32,7 +32,13 @@ from simulator.controllers.autoscaler_events import (
     Reports,
 )
 from simulator.controllers.autoscaler_groups import GROUP_LABEL, NodeGroup, Settings
-from simulator.controllers.autoscaler_world import Candidate, Estimate, SimNode, World, estimate
+from simulator.controllers.autoscaler_world import (
+    AutoscalerWorld,
+    Candidate,
+    Estimate,
+    SimNode,
+    estimate,
+)
 from simulator.controllers.karpenter import NODE_CLAIMS, KarpenterReports
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, format_time
@@ -63,7 +69,7 @@ class _Machine:
 class _Loop:
     """Observations of one loop."""
 
-    world: World
+    world: AutoscalerWorld
     placed: list[tuple[Pod, str]] = field(default_factory=list)
     """Pods that have room on a node, there or on its way."""
     waiting: list[Candidate] = field(default_factory=list)
@@ -211,7 +217,7 @@ class Autoscaler:
 
     def _look(self) -> _Loop:
         """Return the present world, and the pods that fit no node or machine on its way."""
-        world = World(self._existing())
+        world = AutoscalerWorld(self._existing())
         for machine in self._machines:
             world.nodes.setdefault(machine.name, _template(machine.group, machine.name))
         pending: list[Pod] = []
@@ -431,7 +437,7 @@ def _template(group: NodeGroup, name: str) -> SimNode:
     return made
 
 
-def _occupy(world: World, node: str, pod: Pod) -> None:
+def _occupy(world: AutoscalerWorld, node: str, pod: Pod) -> None:
     try:
         world.occupy(node, pod)
     except QuantityError:

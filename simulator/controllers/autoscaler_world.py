@@ -146,15 +146,15 @@ class SimNode:
         )
 
 
-class World:
+class AutoscalerWorld:
     """Nodes, those that exist and those that are only thought of, with the pods on them."""
 
     def __init__(self, nodes: Iterable[SimNode]) -> None:
         self.nodes = {node.name: node for node in nodes}
 
-    def copy(self) -> World:
+    def copy(self) -> AutoscalerWorld:
         """Return an independent copy."""
-        return World(node.copy() for node in self.nodes.values())
+        return AutoscalerWorld(node.copy() for node in self.nodes.values())
 
     def occupy(self, node: str, pod: Pod) -> None:
         """Add a pod that has a node. Raises `QuantityError`."""
@@ -231,7 +231,9 @@ class Estimate:
     """Why a new node would not help, by UID of the pod."""
 
 
-def estimate(world: World, waiting: Iterable[Candidate], template: SimNode, most: int) -> Estimate:
+def estimate(
+    world: AutoscalerWorld, waiting: Iterable[Candidate], template: SimNode, most: int
+) -> Estimate:
     """Pack pods onto up to `most` new nodes like `template`, in order, first fit."""
     trial = world.copy()
     found = Estimate()

@@ -15,7 +15,7 @@ from plugins import NodeAffinity, NodeUnschedulable, PodTopologySpread, TaintTol
 from plugins.node_affinity import NodeAffinityArgs
 from plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
 from scheduler.api import Pod
-from simulator.controllers.autoscaler_world import Candidate, SimNode, World, estimate
+from simulator.controllers.autoscaler_world import AutoscalerWorld, Candidate, SimNode, estimate
 from tests.unit.api.objects import pod as api_pod
 from tests.unit.plugins.clusters import Cluster, node, rejected
 
@@ -92,7 +92,7 @@ def test_it_agrees_with_the_plugins(data: st.DataObject) -> None:
         for name in data.draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
     ]
     cluster = Cluster(made)
-    world = World(SimNode.of(each) for each in made)
+    world = AutoscalerWorld(SimNode.of(each) for each in made)
     for _ in range(data.draw(st.integers(0, 6))):
         placed, where = data.draw(pods()), data.draw(st.sampled_from(made)).name
         world.occupy(where, placed)
@@ -120,7 +120,7 @@ def test_an_estimate_fits_what_it_promises(sizes: list[int], most: int) -> None:
         container = {"name": "c", "resources": {"requests": {"cpu": str(size)}}}
         meta = {"name": f"p{number}", "uid": f"u{number}"}
         waiting.append(Candidate(api_pod({"containers": [container]}, metadata=meta)))
-    found = estimate(World([]), waiting, template, most)
+    found = estimate(AutoscalerWorld([]), waiting, template, most)
     assert found.nodes <= most
     promised = [candidate.amounts["cpu"] for candidate in found.pods]
     assert sum(promised) <= found.nodes * 4000
