@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.api.quantity import NANO, parse
 from simulator import EmbeddedCluster
-from simulator.store import Change
+from simulator.store import StoreChange
 
 
 class BoundSum:
@@ -16,7 +16,7 @@ class BoundSum:
         self._pods: dict[str, int] = {}
         cluster.store.subscribe("pods", self._changed)
 
-    def _changed(self, _table: str, change: Change) -> None:
+    def _changed(self, _table: str, change: StoreChange) -> None:
         obj = change.version.obj
         meta, spec = obj["metadata"], obj["spec"]
         if meta["namespace"] != self.namespace:

@@ -36,7 +36,7 @@ from simulator import EmbeddedCluster, FaultRule
 from simulator.admission import WriteOptions
 from simulator.api import MERGE_PATCH
 from simulator.objects import JsonObject
-from simulator.store import Change
+from simulator.store import StoreChange
 
 GATE: Final = "ResourceQuotaDeferredEnforcement"
 KEY: Final = "deferred.kubestow.io/requests.cpu-millis"
@@ -143,7 +143,7 @@ class Team:
             self._pods, self.name, name, {"gracePeriodSeconds": 0}, WriteOptions()
         )
 
-    def _changed(self, _table: str, change: Change) -> None:
+    def _changed(self, _table: str, change: StoreChange) -> None:
         meta = change.version.obj["metadata"]
         if meta["namespace"] != self.name:
             return

@@ -37,7 +37,7 @@ from simulator.admission import WriteOptions
 from simulator.api import MERGE_PATCH
 from simulator.errors import ApiError
 from simulator.objects import JsonObject
-from simulator.store import Change
+from simulator.store import StoreChange
 
 PROFILE: Final = "kubestow"
 PATIENCE_SECONDS: Final = 60.0
@@ -297,7 +297,7 @@ class ConditionLog:
         """The messages of a pod."""
         return [message for _, message in self._entries[name]]
 
-    def _changed(self, _table: str, change: Change) -> None:
+    def _changed(self, _table: str, change: StoreChange) -> None:
         obj = change.version.obj
         for each in obj.get("status", {}).get("conditions", ()):
             if each["type"] == "PodScheduled":
@@ -315,7 +315,7 @@ class BindLog:
         self._nodes: dict[str, str] = {}
         cluster.store.subscribe("pods", self._changed)
 
-    def _changed(self, _table: str, change: Change) -> None:
+    def _changed(self, _table: str, change: StoreChange) -> None:
         obj = change.version.obj
         uid, to = obj["metadata"]["uid"], obj["spec"].get("nodeName", "")
         if to and self._nodes.get(uid) != to:

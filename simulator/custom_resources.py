@@ -16,7 +16,7 @@ from simulator.errors import Cause, invalid_value, required_field, unsupported_v
 from simulator.objects import JsonObject, dig, format_time, parse_time
 from simulator.printing import NAME, Cell, Column, human_duration
 from simulator.resources import RESOURCES, Resource, ResourceTable, View
-from simulator.store import Change, Store
+from simulator.store import Store, StoreChange
 from simulator.strategies import Strategy, Surroundings, validate_metadata
 
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
@@ -111,7 +111,7 @@ class CustomResources:
         self._store, self._resources = store, resources
         store.subscribe(DEFINITIONS, self._changed)
 
-    def _changed(self, _table: str, change: Change) -> None:
+    def _changed(self, _table: str, change: StoreChange) -> None:
         before = change.version if change.type == "DELETED" else change.previous
         for row in () if before is None else rows_of(before.obj):
             self._resources.remove(row)

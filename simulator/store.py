@@ -75,7 +75,7 @@ class Version:
         return made
 
 
-class Change(NamedTuple):
+class StoreChange(NamedTuple):
     """One write: what the object is now, and what it was before.
 
     For DELETED, `version` is the last state, at the resourceVersion of the deletion.
@@ -87,7 +87,7 @@ class Change(NamedTuple):
     rv: int
 
 
-Subscriber: TypeAlias = Callable[[str, Change], None]
+Subscriber: TypeAlias = Callable[[str, StoreChange], None]
 """Called as `subscriber(table, change)`. It must not raise; it may write to the store."""
 
 
@@ -104,7 +104,7 @@ class StoreStatistics(NamedTuple):
 @dataclass(slots=True)
 class _Table:
     namespaces: dict[str, dict[str, Version]] = field(default_factory=dict)
-    history: deque[Change] = field(default_factory=deque)
+    history: deque[StoreChange] = field(default_factory=deque)
     floor: int = 0
     """Changes with a resourceVersion at or below this are gone."""
     size: int = 0
@@ -135,7 +135,7 @@ class Store:
         self._tables: dict[str, _Table] = {}
         self._subscribers: dict[int, tuple[str | None, Subscriber]] = {}
         self._next_subscriber = 0
-        self._pending: deque[tuple[str, Change]] = deque()
+        self._pending: deque[tuple[str, StoreChange]] = deque()
         self._delivering = False
 
     @property
@@ -197,7 +197,7 @@ class Store:
         version = self._stamp(namespace, name, obj)
         names[name] = version
         held.size += 1
-        self._record(table, held, Change("ADDED", version, None, version.rv))
+        self._record(table, held, StoreChange("ADDED", version, None, version.rv))
         return version
 
     def update(
@@ -210,7 +210,7 @@ class Store:
         held, previous = self._current(table, namespace, name, expected)
         version = self._stamp(namespace, name, obj)
         held.namespaces[namespace][name] = version
-        self._record(table, held, Change("MODIFIED", version, previous, version.rv))
+        self._record(table, held, StoreChange("MODIFIED", version, previous, version.rv))
         return version
 
     def delete(
@@ -224,10 +224,10 @@ class Store:
             del held.namespaces[namespace]
         held.size -= 1
         version = self._stamp(namespace, name, dict(previous.obj))
-        self._record(table, held, Change("DELETED", version, previous, version.rv))
+        self._record(table, held, StoreChange("DELETED", version, previous, version.rv))
         return version
 
-    def changes_since(self, table: str, rv: int) -> list[Change]:
+    def changes_since(self, table: str, rv: int) -> list[StoreChange]:
         """Return changes after `rv`, oldest first. Raises `CompactedError` when some are gone."""
         return self._after(table, self._table(table), rv)[::-1]
 
@@ -290,18 +290,18 @@ class Store:
         obj["metadata"] = {**obj.get("metadata", {}), "resourceVersion": str(self._rv)}
         return Version(namespace, name, obj, self._rv)
 
-    def _after(self, table: str, held: _Table, rv: int) -> list[Change]:
+    def _after(self, table: str, held: _Table, rv: int) -> list[StoreChange]:
         """Return changes after `rv`, newest first."""
         if rv < held.floor:
             raise CompactedError(rv, held.floor)
-        found: list[Change] = []
+        found: list[StoreChange] = []
         for change in reversed(held.history):
             if change.rv <= rv:
                 break
             found.append(change)
         return found
 
-    def _record(self, table: str, held: _Table, change: Change) -> None:
+    def _record(self, table: str, held: _Table, change: StoreChange) -> None:
         held.changed = change.rv
         held.history.append(change)
         if len(held.history) > self._limit:

@@ -20,7 +20,7 @@ from simulator.listing import encoded
 from simulator.objects import JsonObject, dig, encode_json
 from simulator.routing import Query, Target, resource_version
 from simulator.selectors import Predicate
-from simulator.store import Change, CompactedError, Store, Version
+from simulator.store import CompactedError, Store, StoreChange, Version
 
 QUEUE_LIMIT: Final = 100_000
 _BATCH: Final = 512
@@ -70,7 +70,7 @@ class WatchStream:
         uncached = target.resource.plural == "events"
         self._bookmarks = allowed
         self._bookmark_seconds = bookmark_seconds if allowed and not uncached else None
-        self._queue: deque[Change] = deque()
+        self._queue: deque[StoreChange] = deque()
         self._limit = QUEUE_LIMIT
         self._overflow = False
         self._bookmark_due = False
@@ -91,7 +91,7 @@ class WatchStream:
         self._sent_rv = store.rv
         if initial == "true" or (initial is None and not requested):
             for version in store.items(target.resource.table, target.namespace):
-                self._queue.append(Change("ADDED", version, None, version.rv))
+                self._queue.append(StoreChange("ADDED", version, None, version.rv))
             # Upstream announces the end of the initial events only to clients that requested them.
             self._initial_end = initial == "true" and self._bookmarks
         elif requested:
@@ -153,7 +153,7 @@ class WatchStream:
             return
         self._wake.clear()
 
-    def _take(self, _table: str, change: Change) -> None:
+    def _take(self, _table: str, change: StoreChange) -> None:
         namespace = self._target.namespace
         if self._overflow or (namespace and change.version.namespace != namespace):
             return
@@ -188,7 +188,7 @@ class WatchStream:
         return True
 
     async def _spoil(
-        self, sink: Sink, rule: FaultRule, change: Change, line: bytes, lines: list[bytes]
+        self, sink: Sink, rule: FaultRule, change: StoreChange, line: bytes, lines: list[bytes]
     ) -> bool:
         """Apply a rule to one event; False when the stream is over."""
         match rule.action:
@@ -235,7 +235,7 @@ class WatchStream:
             self._wake.clear()
             await self._wake.wait()
 
-    def _line(self, change: Change) -> bytes | None:
+    def _line(self, change: StoreChange) -> bytes | None:
         """Return the event of a change for this watch's selectors; None if there is none."""
         matches, version, previous = self._predicate, change.version, change.previous
         if matches is None:

@@ -42,7 +42,7 @@ from simulator.controllers.autoscaler_world import (
 from simulator.controllers.karpenter import NODE_CLAIMS, KarpenterReports
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, format_time
-from simulator.store import Change
+from simulator.store import StoreChange
 
 CONDITION: Final = "NodeProvisioningInProgress"
 _DECODE_POD: Final = msgspec.json.Decoder(Pod).decode
@@ -115,7 +115,7 @@ class Autoscaler:
                 self._backoff.pop(group.name, None)
         self.settings = settings
 
-    def observe(self, table: str, change: Change, now: float) -> None:
+    def observe(self, table: str, change: StoreChange, now: float) -> None:
         """Forget deleted pods; everything else is read from the store when needed."""
         if table == "pods" and change.type == "DELETED":
             self._decoded.pop(str(change.version.obj["metadata"].get("uid")), None)

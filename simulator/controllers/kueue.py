@@ -20,7 +20,7 @@ from simulator.api import MERGE_PATCH, STRATEGIC_PATCH, Api
 from simulator.controllers.workloads import is_ready
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, dig, format_time
-from simulator.store import Change
+from simulator.store import StoreChange
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
@@ -89,7 +89,7 @@ class KueueController:
                 {"name": ADMISSION_GATE},
             ]
 
-    def observe(self, table: str, change: Change, now: float) -> None:
+    def observe(self, table: str, change: StoreChange, now: float) -> None:
         """Follow the pods of queues."""
         if table != "pods":
             return

@@ -30,7 +30,7 @@ from simulator.quota_usage import (
     is_terminating,
     texts,
 )
-from simulator.store import Change, Version
+from simulator.store import StoreChange, Version
 
 RESYNC_SECONDS: Final = 300.0
 """As kube-controller-manager's default `--resource-quota-sync-period`."""
@@ -72,7 +72,7 @@ class QuotaController:
             self._resync_seconds = float(value)
             self._next_resync = self._api.clock.now() + self._resync_seconds
 
-    def observe(self, table: str, change: Change, now: float) -> None:
+    def observe(self, table: str, change: StoreChange, now: float) -> None:
         """Queue the quotas that a change is a reason to recount."""
         version = change.version
         if table == QUOTAS:
@@ -88,7 +88,7 @@ class QuotaController:
                 if any(evaluator.matches(key) for key in dig(quota.obj, "status", "hard") or {}):
                     self._dirty[(quota.namespace, quota.name)] = None
 
-    def _observe_quota(self, change: Change) -> None:
+    def _observe_quota(self, change: StoreChange) -> None:
         key = (change.version.namespace, change.version.name)
         if change.type == "DELETED":
             self._dirty.pop(key, None)
@@ -97,7 +97,7 @@ class QuotaController:
         ):
             self._dirty[key] = None
 
-    def _matters(self, table: str, change: Change, now: float) -> bool:
+    def _matters(self, table: str, change: StoreChange, now: float) -> bool:
         if change.type != "MODIFIED" or change.previous is None:
             return change.type == "DELETED"
         new, old = change.version.obj, change.previous.obj

@@ -16,7 +16,7 @@ from simulator.device_strategies import CLAIMS
 from simulator.devices import DEVICES, DevicesError, slices_of
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, copy_tree, dig
-from simulator.store import Change, Version
+from simulator.store import StoreChange, Version
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
@@ -80,7 +80,7 @@ class ResourceClaimController:
         #: Pods that wait for a template, by the key of the template.
         self._waiting: dict[Key, dict[Key, None]] = {}
 
-    def observe(self, table: str, change: Change, now: float) -> None:
+    def observe(self, table: str, change: StoreChange, now: float) -> None:
         """Queue a changed pod, claim or node, and the claims of a pod that may have ended."""
         version = change.version
         key = (table, version.namespace, version.name)
@@ -100,7 +100,7 @@ class ResourceClaimController:
         elif table == TEMPLATES and change.type == "ADDED":
             self._dirty.update(self._waiting.pop(key, {}))
 
-    def _note_made(self, change: Change) -> None:
+    def _note_made(self, change: StoreChange) -> None:
         claim = change.version.obj
         owner = owning_pod(claim)
         entry = (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME)

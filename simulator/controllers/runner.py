@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from simulator.api import STRATEGIC_PATCH, Api
 from simulator.controllers.kubelet import Action, Kubelet, PatchStatus
 from simulator.errors import ApiError
-from simulator.store import Change
+from simulator.store import StoreChange
 
 _SLICE: Final = 32
 """Actions between two yields to the event loop: about 5 ms."""
@@ -22,7 +22,7 @@ _SLICE: Final = 32
 class Controller(Protocol):
     """Observer of every change of the store, which works in slices."""
 
-    def observe(self, table: str, change: Change, now: float) -> None:
+    def observe(self, table: str, change: StoreChange, now: float) -> None:
         """Note a change. Must not write."""
 
     def next_due(self) -> float | None:
@@ -40,7 +40,7 @@ class KubeletController:
         self._pods = api.resources.of_kind("v1", "Pod")
         self._kubelet = kubelet
 
-    def observe(self, table: str, change: Change, now: float) -> None:
+    def observe(self, table: str, change: StoreChange, now: float) -> None:
         """Follow pods; a new node wakes those that were bound to it before it came."""
         if table == "pods":
             if change.type == "DELETED":
@@ -118,7 +118,7 @@ class Runner:
         for row in self._api.resources:
             if not row.storage:
                 for version in store.items(row.table):
-                    self._notify(row.table, Change("ADDED", version, None, version.rv), now)
+                    self._notify(row.table, StoreChange("ADDED", version, None, version.rv), now)
         self._undo.append(store.subscribe(None, self._observe))
         self._undo.append(self._api.clock.on_jump(self._wake.set))
 
@@ -159,10 +159,10 @@ class Runner:
         known = [due for due in dues if due is not None]
         return self._api.clock.real_delay(min(known)) if known else None
 
-    def _observe(self, table: str, change: Change) -> None:
+    def _observe(self, table: str, change: StoreChange) -> None:
         self._notify(table, change, self._api.clock.now())
         self._wake.set()
 
-    def _notify(self, table: str, change: Change, now: float) -> None:
+    def _notify(self, table: str, change: StoreChange, now: float) -> None:
         for controller in self._controllers.values():
             controller.observe(table, change, now)

@@ -15,7 +15,7 @@ from simulator.api import MERGE_PATCH, Api
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, copy_tree, dig, encode_json, format_time
 from simulator.resources import Resource
-from simulator.store import Change, Version
+from simulator.store import StoreChange, Version
 
 DEPLOYMENTS: Final = "deployments.apps"
 REPLICASETS: Final = "replicasets.apps"
@@ -97,7 +97,7 @@ class WorkloadController:
         self._owners: dict[str, Key] = {}
         self._orphaned: dict[Key, None] = {}
 
-    def observe(self, table: str, change: Change, now: float) -> None:
+    def observe(self, table: str, change: StoreChange, now: float) -> None:
         """Index ownership; queue the owner and the object itself."""
         version = change.version
         key = (table, version.namespace, version.name)

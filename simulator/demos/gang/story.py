@@ -16,7 +16,7 @@ from simulator.demos.board import Board
 from simulator.demos.gang.objects import BATCH, POD_GROUPS, URGENT, base, group, pods
 from simulator.demos.story import Story
 from simulator.objects import JsonObject, dig
-from simulator.store import Change
+from simulator.store import StoreChange
 
 PATIENCE_SECONDS: Final = 30.0
 """Time for each scene, before it counts as stuck."""
@@ -46,7 +46,7 @@ class GangBoard(Board):
         self.ended: set[str] = set()
         self._told: dict[str, str] = {}
 
-    def observe(self, _table: str, change: Change) -> None:
+    def observe(self, _table: str, change: StoreChange) -> None:
         """Take note of a write to a pod."""
         pod = change.version.obj
         name = str(dig(pod, "metadata", "name"))

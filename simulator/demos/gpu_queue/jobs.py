@@ -16,7 +16,7 @@ from rich.text import Text
 from simulator.demos.board import Board
 from simulator.demos.gpu_queue.objects import GPU, JOBS, KEY, LIMIT, QUOTA
 from simulator.objects import JsonObject, dig
-from simulator.store import Change
+from simulator.store import StoreChange
 
 HELD_REASON: Final = "ResourceQuotaValidated"
 EVENT_REASON: Final = "ResourceQuotaExceeded"
@@ -53,7 +53,7 @@ class JobBoard(Board):
         self.peak = 0
         """The most GPUs that were bound at one moment."""
 
-    def observe(self, table: str, change: Change) -> None:
+    def observe(self, table: str, change: StoreChange) -> None:
         """Count a write to the store; a subscriber of it."""
         obj = change.version.obj
         if table == "resourcequotas":

@@ -18,7 +18,7 @@ from scheduler.api import Node, Pod
 from scheduler.api.requests import Resources, assigned_requests, node_allocatable
 from simulator.demos.board import Board
 from simulator.demos.morning.waits import WaitGroup, headline, wait_groups, waiting_reason
-from simulator.store import Change
+from simulator.store import StoreChange
 
 ZONE: Final = "topology.kubernetes.io/zone"
 POOL: Final = "example.com/pool"
@@ -127,7 +127,7 @@ class ClusterBoard(Board):
 
     # -- observing ---------------------------------------------------------------------------------
 
-    def observe(self, table: str, change: Change) -> None:
+    def observe(self, table: str, change: StoreChange) -> None:
         """Count a write to the store of `nodes` or `pods`; a subscriber of the store."""
         deleted = change.type == "DELETED"
         if table == "pods":

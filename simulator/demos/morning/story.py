@@ -18,7 +18,7 @@ from simulator.demos.morning.script import SHOW_SECONDS, Beat, Kubectl, write_sc
 from simulator.demos.morning.view import MorningView
 from simulator.demos.scheduling import DemoError
 from simulator.demos.story import Story
-from simulator.store import Change
+from simulator.store import StoreChange
 
 PATIENCE_SECONDS: Final = 30.0
 """Time for the scheduler to do what one beat waits for, before the run counts as stuck."""
@@ -120,7 +120,7 @@ class Morning(Story):
         board = ClusterBoard(SCHEDULER, time.monotonic)
         for table in ("nodes", "pods"):
             for version in self.cluster.store.items(table):
-                board.observe(table, Change("ADDED", version, None, version.rv))
+                board.observe(table, StoreChange("ADDED", version, None, version.rv))
         return board
 
     def progress(self) -> str:

@@ -31,7 +31,7 @@ from simulator.demos.zone_stockout.objects import (
     nodes,
 )
 from simulator.objects import JsonObject, dig
-from simulator.store import Change
+from simulator.store import StoreChange
 
 PATIENCE_SECONDS: Final = 20.0
 """Real time for the scheduler, all in all, before the story counts as stuck."""
@@ -217,7 +217,7 @@ class ZoneStockout(Story):
         if pod:
             line.members[pod] = None
 
-    def _observe_event(self, _table: str, change: Change) -> None:
+    def _observe_event(self, _table: str, change: StoreChange) -> None:
         event = change.version.obj
         if dig(event, "source", "component") != self._flavor:
             return
@@ -226,7 +226,7 @@ class ZoneStockout(Story):
         self.reach(event["reason"])
         self.add("autoscaler", f"{event['reason']}: {event['message']}", pod)
 
-    def _observe_pod(self, _table: str, change: Change) -> None:
+    def _observe_pod(self, _table: str, change: StoreChange) -> None:
         if change.type == "DELETED":
             return
         self.board.notify()

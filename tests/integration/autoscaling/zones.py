@@ -7,7 +7,7 @@ from typing import Any
 from devtools.embedded_service import node, pod
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
-from simulator.store import Change
+from simulator.store import StoreChange
 
 GATE = "PodTopologySpreadFallbackMode"
 ANNOTATION = "kubestow.io/topology-spread-fallback"
@@ -69,13 +69,13 @@ class History:
         if step not in self.steps:
             self.steps.append(step)
 
-    def _event(self, _table: str, change: Change) -> None:
+    def _event(self, _table: str, change: StoreChange) -> None:
         event = change.version.obj
         source = (event.get("source") or {}).get("component")
         if source in ("cluster-autoscaler", "karpenter"):
             self._note(event["reason"])
 
-    def _pod(self, _table: str, change: Change) -> None:
+    def _pod(self, _table: str, change: StoreChange) -> None:
         obj = change.version.obj
         if change.version.name != self._name:
             return

@@ -15,7 +15,7 @@ from benchmarks.bound_sum import BoundSum
 from devtools.embedded_service import bound_to, condition, node, until
 from simulator import EmbeddedCluster, SimClock
 from simulator.controllers.autoscaler_groups import parse_settings
-from simulator.store import Change
+from simulator.store import StoreChange
 from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 
 LIMIT, PODS, SIZE = 24, 40, 3
@@ -97,7 +97,7 @@ class Promised:
         self.most = 0
         cluster.store.subscribe("pods", self._changed)
 
-    def _changed(self, _table: str, change: Change) -> None:
+    def _changed(self, _table: str, change: StoreChange) -> None:
         obj = change.version.obj
         status = obj.get("status", {})
         unplaced = any(

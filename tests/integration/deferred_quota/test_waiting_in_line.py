@@ -9,7 +9,7 @@ import pytest
 from devtools.embedded_service import condition, node, pod, until
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
-from simulator.store import Change
+from simulator.store import StoreChange
 from tests.integration.deferred_quota.stage import BACKOFF, CPU, GATES, HELD, Stage, staged
 
 MANY = 500
@@ -48,7 +48,7 @@ class Writes:
         self.names: list[str] = []
         cluster.store.subscribe("pods", self._changed)
 
-    def _changed(self, _table: str, change: Change) -> None:
+    def _changed(self, _table: str, change: StoreChange) -> None:
         self.names.append(change.version.obj["metadata"]["name"])
 
 
@@ -183,7 +183,7 @@ async def test_b38_a_hold_that_is_shorter_than_the_delay_is_not_written(
         await stage.bound("running")
         reasons: list[str] = []
 
-        def look(_table: str, change: Change) -> None:
+        def look(_table: str, change: StoreChange) -> None:
             if change.version.obj["metadata"]["name"] == "g":
                 conditions = change.version.obj.get("status", {}).get("conditions", ())
                 reasons.extend(str(each.get("reason")) for each in conditions)

@@ -8,7 +8,7 @@ from simulator.demos.morning.audit import audit
 from simulator.demos.morning.cluster import MERGE_SECONDS, ClusterBoard
 from simulator.demos.morning.script import Script
 from simulator.demos.morning.waits import NodeReason, WaitGroup, node_reasons
-from simulator.store import Change
+from simulator.store import StoreChange
 from tests.integration.demo.demo_cluster import MESSAGE, DemoCluster
 
 PINNED = (
@@ -29,7 +29,7 @@ def recounted(cluster: DemoCluster) -> ClusterBoard:
     board = ClusterBoard("kubestow", lambda: 0.0)
     for table in ("nodes", "pods"):
         for version in cluster.store.items(table):
-            board.observe(table, Change("ADDED", version, None, version.rv))
+            board.observe(table, StoreChange("ADDED", version, None, version.rv))
     return board
 
 

@@ -16,7 +16,7 @@ from simulator.demos.gpu_queue import objects
 from simulator.demos.gpu_queue.jobs import JobBoard
 from simulator.demos.gpu_queue.objects import GPU, JOBS, KEY, LIMIT, QUOTA
 from simulator.objects import JsonObject
-from simulator.store import Change, Version
+from simulator.store import StoreChange, Version
 from tests.integration.demo.test_command import LIMIT as SECONDS
 from tests.integration.demo.test_command import read_until, running
 from tests.unit.repository.tree import ROOT
@@ -96,7 +96,7 @@ class _DemoCluster:
     def _change(self, table: str, name: str, obj: JsonObject) -> None:
         self._rv += 1
         version = Version("gpu-queue", name, obj, self._rv)
-        self.board.observe(table, Change("MODIFIED", version, None, self._rv))
+        self.board.observe(table, StoreChange("MODIFIED", version, None, self._rv))
 
 
 def test_a_story_that_went_well_has_no_problems() -> None:

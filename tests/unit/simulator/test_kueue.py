@@ -13,7 +13,7 @@ from simulator.controllers.kueue import (
 )
 from simulator.deferral import MARK_ANNOTATION, mark_gated
 from simulator.objects import dig
-from simulator.store import Change
+from simulator.store import StoreChange
 from tests.unit.simulator.quotas import HOLD, Bench
 
 _LABELS = {QUEUE_LABEL: "team"}
@@ -47,7 +47,7 @@ def test_pods_are_let_go_a_batch_at_a_time_in_order_of_creation() -> None:
 
 def test_gate_and_selector_change_in_one_write_and_other_gates_stay() -> None:
     bench = _bench(node_selector={"pool": "gpu"})
-    changes: list[Change] = []
+    changes: list[StoreChange] = []
     bench.cluster.store.subscribe("pods", lambda _table, change: changes.append(change))
     bench.pod("p", gates=[_GATE, HOLD], labels=_LABELS, nodeSelector={"zone": "a"})
     bench.settle()
@@ -113,7 +113,7 @@ def test_rc6_a_policy_whose_match_conditions_were_false_is_not_run_again() -> No
 
 def test_rc7_a_pod_that_is_not_ready_in_time_is_deleted_for_good() -> None:
     bench = _bench(every_seconds=100.0, pods_ready_timeout_seconds=30.0)
-    changes: list[Change] = []
+    changes: list[StoreChange] = []
     bench.cluster.store.subscribe("pods", lambda _table, change: changes.append(change))
     bench.pod("a", gates=[_GATE], labels=_LABELS)
     bench.settle()

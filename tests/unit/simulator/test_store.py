@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from simulator.objects import JsonObject, decode_json
 from simulator.store import (
     AlreadyExistsError,
-    Change,
     CompactedError,
     MissingError,
     StaleError,
     Store,
+    StoreChange,
 )
 
 
@@ -106,7 +106,7 @@ def test_a_subscriber_that_writes_does_not_disorder_the_others() -> None:
     store = Store()
     seen: list[tuple[str, int]] = []
 
-    def writes(table: str, change: Change) -> None:
+    def writes(table: str, change: StoreChange) -> None:
         if change.version.name == "a":
             store.create("pods", "ns", "reaction", _obj("reaction"))
 
@@ -119,7 +119,7 @@ def test_a_subscriber_that_writes_does_not_disorder_the_others() -> None:
 
 def test_an_unsubscribed_subscriber_is_not_called_again() -> None:
     store = Store()
-    seen: list[Change] = []
+    seen: list[StoreChange] = []
     undo = store.subscribe(None, lambda _table, change: seen.append(change))
     store.create("pods", "ns", "a", _obj("a"))
     undo()

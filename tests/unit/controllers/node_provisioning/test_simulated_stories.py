@@ -25,7 +25,7 @@ from simulator.api import Api
 from simulator.clock import SimClock
 from simulator.gates import FeatureGates
 from simulator.objects import JsonObject
-from simulator.store import Change, Store
+from simulator.store import Store, StoreChange
 from simulator.strategies import Surroundings
 from tests.unit.controllers.node_provisioning.world import rfc
 from tests.unit.repository.tree import ROOT
@@ -133,7 +133,7 @@ class Story:
 
     # -- what the bridge gets to see -------------------------------------------------------------
 
-    def _heard(self, _table: str, change: Change) -> None:
+    def _heard(self, _table: str, change: StoreChange) -> None:
         event = _event(change.version.encoded())
         signal = self.decisions.event_changed(event, self.clock.now())
         if isinstance(signal, PodSignal) and event.involved_object.name == "second":
@@ -146,12 +146,12 @@ class Story:
         if signal is not None:
             self.last_sign = self.now
 
-    def _node(self, _table: str, change: Change) -> None:
+    def _node(self, _table: str, change: StoreChange) -> None:
         if change.type == "ADDED":
             self.last_sign = self.now
             self.decisions.node_added(self.clock.now(), self.clock.now())
 
-    def _claim(self, _table: str, change: Change) -> None:
+    def _claim(self, _table: str, change: StoreChange) -> None:
         if not self.plan.readable or change.type == "MODIFIED":
             return
         self.last_sign = self.now
@@ -163,7 +163,7 @@ class Story:
             self.asked.pop(change.version.name, None)
         told(change.version.name, self.clock.now(), self.clock.now())
 
-    def _changed(self, _table: str, change: Change) -> None:
+    def _changed(self, _table: str, change: StoreChange) -> None:
         self.decisions.pod_changed(_pod(change.version.encoded()))
 
     # -- time ------------------------------------------------------------------------------------
