@@ -27,7 +27,7 @@ from scheduler.client.credentials import (
 )
 from scheduler.client.exec_plugin import ExecCredential, ExecPlugin
 from scheduler.client.http.tls import ClientTls, Pem, TlsSettings
-from scheduler.client.kubeconfig import Cluster, Entry, Headers, User, select, server_url
+from scheduler.client.kubeconfig import Cluster, Headers, KubeconfigEntry, User, select, server_url
 from scheduler.files import read_file, reason
 
 if TYPE_CHECKING:
@@ -221,13 +221,15 @@ def _authorization(user: User) -> str | None:
     return None
 
 
-def _exec_plugin(user: Entry[User], cluster: Entry[Cluster]) -> ExecPlugin | None:
+def _exec_plugin(
+    user: KubeconfigEntry[User], cluster: KubeconfigEntry[Cluster]
+) -> ExecPlugin | None:
     if user.value.exec_ is None:
         return None
     return ExecPlugin(user.value.exec_, str(user.folder), _cluster_info(cluster))
 
 
-def _cluster_info(entry: Entry[Cluster]) -> dict[str, Any]:
+def _cluster_info(entry: KubeconfigEntry[Cluster]) -> dict[str, Any]:
     """Return `spec.cluster` of an ExecCredential, with which a plugin can reach the cluster."""
     cluster = entry.value
     info: dict[str, Any] = {
@@ -251,7 +253,7 @@ def _cluster_info(entry: Entry[Cluster]) -> dict[str, Any]:
     return info
 
 
-def _provider(user: Entry[User], clock: Clock) -> OidcProvider | None:
+def _provider(user: KubeconfigEntry[User], clock: Clock) -> OidcProvider | None:
     section = user.value.auth_provider
     if section is None:
         return None

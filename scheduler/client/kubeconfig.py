@@ -143,7 +143,7 @@ T = TypeVar("T", Cluster, User, Context)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[T]):
+class KubeconfigEntry(Generic[T]):
     """The value of a name, and the folder to which its paths are relative."""
 
     value: T
@@ -155,8 +155,8 @@ class Selected:
     """The parts of files that a context selects."""
 
     context: str
-    cluster: Entry[Cluster]
-    user: Entry[User]
+    cluster: KubeconfigEntry[Cluster]
+    user: KubeconfigEntry[User]
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ def select(paths: Sequence[Path], context: str | None) -> Selected:
         raise ConfigurationError("no current-context is set and no context was given")
     selected = _entry(merged.contexts, "contexts", chosen, Context).value
     cluster = _entry(merged.clusters, "clusters", selected.cluster, Cluster)
-    user = Entry(User(), Path())
+    user = KubeconfigEntry(User(), Path())
     if selected.user:
         user = _entry(merged.users, "users", selected.user, User)
     _check(chosen, cluster.value, user.value)
@@ -256,7 +256,7 @@ def _merge(merged: _Merged, file: _File, path: Path) -> None:
 
 def _entry(
     entries: Mapping[str, tuple[dict[str, Any], Path]], section: str, name: str, form: type[T]
-) -> Entry[T]:
+) -> KubeconfigEntry[T]:
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
         raise ConfigurationError(f"{section} has no entry named {name!r} (there are: {known})")
@@ -264,7 +264,7 @@ def _entry(
     where = f"{section.removesuffix('s')} {name!r:.80}"
     _refuse_slips(where, content, (each.encode_name for each in msgspec.structs.fields(form)))
     try:
-        return Entry(msgspec.convert(content, form), folder)
+        return KubeconfigEntry(msgspec.convert(content, form), folder)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{where}: {error}") from error
 

@@ -28,7 +28,7 @@ RUNS: Final = "runs"
 _LOCK: Final = ".lock"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class SweepEntry(msgspec.Struct, frozen=True):
     """A run in the index."""
 
     name: str
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True):
 class _Index(msgspec.Struct):
     function: str
     version: str
-    runs: list[Entry]
+    runs: list[SweepEntry]
 
 
 class Storage:
@@ -106,7 +106,8 @@ class Storage:
     ) -> None:
         """Write the index; runs without a state are missing. Raises SweepError."""
         entries = [
-            Entry(each.run.name, each.key, states.get(each.run.name, "missing")) for each in tasks
+            SweepEntry(each.run.name, each.key, states.get(each.run.name, "missing"))
+            for each in tasks
         ]
         content = msgspec.json.encode(_Index(function, version, entries))
         self._replace(self.folder / INDEX, msgspec.json.format(content, indent=1) + b"\n")
@@ -124,7 +125,7 @@ class Storage:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[SweepEntry]:
         """Read the index. Raises SweepError."""
         path = self.folder / INDEX
         try:
