@@ -109,7 +109,7 @@ class ConstraintDecision(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SpreadDecision:
     """The decision about one pod in one attempt."""
 
     spec: FallbackSpec
@@ -122,9 +122,9 @@ class Decision:
         return frozenset(each.key for each in self.constraints if each.soft)
 
 
-def decide(facts: Facts) -> Decision:
+def decide(facts: Facts) -> SpreadDecision:
     """Decide for each hard constraint with criteria whether it counts as soft."""
-    return Decision(
+    return SpreadDecision(
         facts.spec,
         tuple(
             ConstraintDecision(

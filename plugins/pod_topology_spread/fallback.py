@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from plugins.pod_topology_spread.constraints import Constraints
 from plugins.pod_topology_spread.criteria import FallbackSpec, fallback_spec
-from plugins.pod_topology_spread.decision import ConstraintDecision, Decision, Facts, decide
+from plugins.pod_topology_spread.decision import ConstraintDecision, Facts, SpreadDecision, decide
 from plugins.pod_topology_spread.fallback_condition import (
     CONDITION,
     INVALID_ANNOTATION,
@@ -58,7 +58,9 @@ class Fallback:
 
     # -- attempts --------------------------------------------------------------------------------
 
-    def decide_attempt(self, state: CycleState, pod: Pod, hard_keys: Collection[str]) -> Decision:
+    def decide_attempt(
+        self, state: CycleState, pod: Pod, hard_keys: Collection[str]
+    ) -> SpreadDecision:
         """Decide for an attempt. Nothing is soft before `apply`."""
         spec = self._spec(pod)
         if spec.criteria:
@@ -83,7 +85,7 @@ class Fallback:
         self._warn(pod, known, spec)
         return decision
 
-    def apply(self, state: CycleState, pod: Pod, decision: Decision) -> None:
+    def apply(self, state: CycleState, pod: Pod, decision: SpreadDecision) -> None:
         """Treat the soft constraints of the decision as soft for the rest of the attempt."""
         state.set_variant(_NAME, decision.soft_keys)
         info = state.info
@@ -166,7 +168,7 @@ class Fallback:
         info: QueuedPodInfo | None,
         spec: FallbackSpec,
         completed: int | None = None,
-    ) -> Decision:
+    ) -> SpreadDecision:
         """Decide by the present facts; `completed` attempts are over, by default all of `info`."""
         node = self._handle.nominator.node_of(pod.uid)
         if info is None:
@@ -187,7 +189,7 @@ class Fallback:
 
     # -- effects ---------------------------------------------------------------------------------
 
-    def _note(self, state: CycleState, decision: Decision) -> None:
+    def _note(self, state: CycleState, decision: SpreadDecision) -> None:
         """Add the state of the fallback to the message of a failed attempt."""
         soft = [each.key for each in decision.constraints if each.soft]
         hard = [f"{each.key}: {each.awaited}" for each in decision.constraints if not each.soft]

@@ -23,7 +23,7 @@ from plugins.pod_topology_spread.constraints import (
     Constraint,
     Constraints,
 )
-from plugins.pod_topology_spread.decision import Decision
+from plugins.pod_topology_spread.decision import SpreadDecision
 from plugins.pod_topology_spread.domain_table import domain_table
 from plugins.pod_topology_spread.fallback import GATE, Fallback
 from plugins.pod_topology_spread.fallback_annotation import ANNOTATION
@@ -128,7 +128,7 @@ class PodTopologySpread:
         self, fallback: Fallback, state: CycleState, pod: Pod, hard: tuple[Constraint, ...]
     ) -> tuple[Constraint, ...]:
         """Return the constraints that are hard in this pass of the attempt (rules S8 and S13)."""
-        decision: Decision | None = state.get(_DECISION)
+        decision: SpreadDecision | None = state.get(_DECISION)
         if decision is None:
             decision = fallback.decide_attempt(state, pod, [each.topology_key for each in hard])
             state.write(_DECISION, decision)
@@ -143,7 +143,7 @@ class PodTopologySpread:
 
     def relax(self, state: CycleState, pod: Pod) -> bool:
         """With strategy StrictFirst: whether to repeat the filters with the relaxed constraints."""
-        decision: Decision | None = state.get(_DECISION)
+        decision: SpreadDecision | None = state.get(_DECISION)
         return (
             self._strict_first
             and decision is not None

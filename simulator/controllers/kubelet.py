@@ -62,7 +62,7 @@ class Remove(NamedTuple):
 Action: TypeAlias = PatchStatus | Remove
 
 
-class Decision(NamedTuple):
+class KubeletDecision(NamedTuple):
     """The action for a pod now, or the time of the next decision (`due`, epoch seconds)."""
 
     action: Action | None = None
@@ -77,36 +77,44 @@ def _seconds(pod: JsonObject, annotation: str) -> float | None:
         return None
 
 
-def decide(pod: JsonObject, now: float, settings: Settings = Settings()) -> Decision:  # noqa: B008
+def decide(pod: JsonObject, now: float, settings: Settings = Settings()) -> KubeletDecision:  # noqa: B008
     """Return the next action of a kubelet for one pod; none for a pod without a node."""
     meta = pod.get("metadata") or {}
     if not dig(pod, "spec", "nodeName"):
-        return Decision()
+        return KubeletDecision()
     where = (str(meta.get("namespace", "")), str(meta.get("name", "")), str(meta.get("uid", "")))
     phase = dig(pod, "status", "phase") or "Pending"
     if meta.get("deletionTimestamp"):
         due = _gone_at(pod, settings)
         if due > now:
-            return Decision(due=due)
+            return KubeletDecision(due=due)
         if not meta.get("finalizers"):
-            return Decision(Remove(*where))
+            return KubeletDecision(Remove(*where))
         if phase not in _TERMINAL:
-            return Decision(PatchStatus(*where, _finished(pod, now)))
+            return KubeletDecision(PatchStatus(*where, _finished(pod, now)))
         # With a grace period of 0 it was let go already.
-        return Decision(Remove(*where)) if meta.get("deletionGracePeriodSeconds") else Decision()
+        return (
+            KubeletDecision(Remove(*where))
+            if meta.get("deletionGracePeriodSeconds")
+            else KubeletDecision()
+        )
     if phase == "Pending":
         due = _start_at(pod, now, settings)
         return (
-            Decision(PatchStatus(*where, _running(pod, now))) if due <= now else Decision(due=due)
+            KubeletDecision(PatchStatus(*where, _running(pod, now)))
+            if due <= now
+            else KubeletDecision(due=due)
         )
     if phase == "Running":
         end = _end_at(pod, settings)
         if end is None:
-            return Decision()
+            return KubeletDecision()
         return (
-            Decision(PatchStatus(*where, _finished(pod, now))) if end <= now else Decision(due=end)
+            KubeletDecision(PatchStatus(*where, _finished(pod, now)))
+            if end <= now
+            else KubeletDecision(due=end)
         )
-    return Decision()
+    return KubeletDecision()
 
 
 def _gone_at(pod: JsonObject, settings: Settings) -> float:
@@ -253,7 +261,7 @@ class Kubelet:
         meta = pod["metadata"]
         key = (meta.get("namespace", ""), meta["name"])
         decision = decide(pod, now, self._settings)
-        if decision == Decision():
+        if decision == KubeletDecision():
             self._pods.pop(key, None)
             return
         self._pods[key] = pod

@@ -11,8 +11,8 @@ from simulator.controllers.kubelet import (
     RUN_SECONDS,
     START_SECONDS,
     TERMINATE_SECONDS,
-    Decision,
     Kubelet,
+    KubeletDecision,
     PatchStatus,
     Remove,
     Settings,
@@ -47,12 +47,12 @@ def _bound(phase: str = "Pending", **annotations: str) -> JsonObject:
     return made
 
 
-def _phase(decision: Decision) -> str | None:
+def _phase(decision: KubeletDecision) -> str | None:
     return decision.action.patch["phase"] if isinstance(decision.action, PatchStatus) else None
 
 
 def test_a_pod_without_a_node_has_no_kubelet() -> None:
-    assert decide(pod("a"), START) == Decision()
+    assert decide(pod("a"), START) == KubeletDecision()
 
 
 def test_a_bound_pod_starts_and_is_ready() -> None:
@@ -108,7 +108,7 @@ def test_a_deleted_pod_goes_within_its_grace(
 
 
 def test_a_finished_pod_is_left_alone() -> None:
-    assert decide(_bound("Succeeded"), START + 1000, _SETTINGS) == Decision()
+    assert decide(_bound("Succeeded"), START + 1000, _SETTINGS) == KubeletDecision()
 
 
 def test_the_kubelet_acts_once_per_observation_and_in_order_of_time() -> None:
@@ -162,20 +162,20 @@ def test_a_deleted_pod_sleeps_before_it_stops(
         {"name": f"c{number}", "lifecycle": {"preStop": {"sleep": {"seconds": seconds}}}}
         for number, seconds in enumerate(sleeps)
     ]
-    assert decide(made, START, _SETTINGS) == Decision(due=START + gone)
+    assert decide(made, START, _SETTINGS) == KubeletDecision(due=START + gone)
     assert decide(made, START + gone, _SETTINGS).action == Remove("ns", "a", "u")
 
 
 def test_a_pod_with_finalizers_ends_and_is_then_let_go_once() -> None:
     made = _deleted(_bound("Running"), finalizers=("example.com/hold",))
-    assert decide(made, START + 1, _SETTINGS) == Decision(due=START + 2)
+    assert decide(made, START + 1, _SETTINGS) == KubeletDecision(due=START + 2)
     assert _phase(decide(made, START + 2, _SETTINGS)) == "Succeeded"
 
     made["status"]["phase"] = "Succeeded"
     assert decide(made, START + 2, _SETTINGS).action == Remove("ns", "a", "u")
 
     made["metadata"]["deletionGracePeriodSeconds"] = 0
-    assert decide(made, START + 3, _SETTINGS) == Decision()
+    assert decide(made, START + 3, _SETTINGS) == KubeletDecision()
 
     made["metadata"]["finalizers"] = []
     assert decide(made, START + 3, _SETTINGS).action == Remove("ns", "a", "u")
@@ -204,4 +204,4 @@ def test_pods_can_run_until_they_are_deleted() -> None:
     made = _bound("Running")
     made["spec"]["restartPolicy"] = "Never"
     for_ever = _SETTINGS._replace(run_seconds=math.inf)
-    assert decide(made, START + 1e9, for_ever) == Decision()
+    assert decide(made, START + 1e9, for_ever) == KubeletDecision()
