@@ -61,7 +61,7 @@ class Claims:
 
 
 @dataclass(slots=True)
-class Plan:
+class VolumePlan:
     """Bindings and provisions for a pod on one node."""
 
     #: Bits of the reasons to reject the node; 0 if it is accepted.
@@ -110,9 +110,9 @@ class Matcher:
 
     # -- one node --------------------------------------------------------------------------------
 
-    def one(self, claims: Claims, node: NodeInfo) -> Plan:
+    def one(self, claims: Claims, node: NodeInfo) -> VolumePlan:
         """Return the plan for a node."""
-        plan = Plan(self._bound_on(claims, node))
+        plan = VolumePlan(self._bound_on(claims, node))
         if claims.delayed:
             self._delayed_on(claims, node, plan)
         return plan
@@ -132,7 +132,7 @@ class Matcher:
                 return WRONG_NODE
         return 0
 
-    def _delayed_on(self, claims: Claims, node: NodeInfo, plan: Plan) -> None:
+    def _delayed_on(self, claims: Claims, node: NodeInfo, plan: VolumePlan) -> None:
         chosen, others = _by_selected_node(claims)
         if any(claim.metadata.annotations[ANN_SELECTED_NODE] != node.name for claim in chosen):
             plan.code |= CONFLICT
@@ -156,7 +156,7 @@ class Matcher:
     # -- many nodes ------------------------------------------------------------------------------
 
     def rows(self, claims: Claims, positions: PositionsByLabel) -> Codes:
-        """Return `Plan.code` of each row."""
+        """Return `VolumePlan.code` of each row."""
         codes = np.zeros(positions.count, dtype=np.int32)
         if claims.bound:
             self._bound_rows(claims, positions, codes)

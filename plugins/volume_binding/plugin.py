@@ -28,7 +28,7 @@ from plugins.volume_binding.claims import (
     not_owner,
     pod_claims,
 )
-from plugins.volume_binding.matching import NO_VOLUME, WRONG_NODE, Claims, Matcher, Plan
+from plugins.volume_binding.matching import NO_VOLUME, WRONG_NODE, Claims, Matcher, VolumePlan
 from plugins.volume_binding.permissions import CLAIM_RESOURCES, CLAIMS_WAIT, unreadable
 from plugins.volume_binding.provisioning import CONFLICT, NO_SPACE
 from plugins.volume_binding.reachability import PositionsByLabel
@@ -213,7 +213,7 @@ class VolumeBinding:
         ]
         return listed(texts, len(texts), "; ")
 
-    def plan(self, state: CycleState, node: NodeInfo) -> Plan:
+    def plan(self, state: CycleState, node: NodeInfo) -> VolumePlan:
         """Return the plan for a node in this attempt; PreFilter must have succeeded."""
         claims: Claims = state.read(_STATE)
         return self._matcher.one(claims, node)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from plugins.node_resources.arguments import MAX_SHAPE_SCORE, ShapePoint
 from plugins.node_resources.strategies import broken_linear
 from plugins.volume_binding.claims import claim_class, requested_storage
-from plugins.volume_binding.matching import Plan
+from plugins.volume_binding.matching import VolumePlan
 from plugins.volume_binding.volumes import volume_class, volume_size
 from scheduler.api.quantity import value
 from scheduler.framework import MAX_NODE_SCORE
@@ -26,7 +26,7 @@ class StorageScorer:
         scale = MAX_NODE_SCORE // MAX_SHAPE_SCORE
         self._points = tuple((point.utilization, point.score * scale) for point in shape)
 
-    def score(self, plan: Plan) -> int:
+    def score(self, plan: VolumePlan) -> int:
         """Return the rounded mean over storage classes; 0 without amounts to compare."""
         amounts = _static(plan) if plan.bindings else _dynamic(plan)
         if not amounts:
@@ -41,7 +41,7 @@ class StorageScorer:
         return broken_linear(self._points, percent)
 
 
-def _static(plan: Plan) -> dict[str, tuple[int, int]]:
+def _static(plan: VolumePlan) -> dict[str, tuple[int, int]]:
     """Return (requested, capacity) by class, both summed over the volumes to bind."""
     amounts: dict[str, tuple[int, int]] = {}
     for claim, volume in plan.bindings:
@@ -54,7 +54,7 @@ def _static(plan: Plan) -> dict[str, tuple[int, int]]:
     return amounts
 
 
-def _dynamic(plan: Plan) -> dict[str, tuple[int, int]]:
+def _dynamic(plan: VolumePlan) -> dict[str, tuple[int, int]]:
     """Return the same for volumes to provision; the capacity of a shared object counts once."""
     amounts: dict[str, tuple[int, int]] = {}
     for claim, source in plan.provisions:

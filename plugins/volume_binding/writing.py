@@ -20,7 +20,7 @@ from plugins.volume_binding.claims import (
     claim_key,
     fully_bound,
 )
-from plugins.volume_binding.matching import Plan
+from plugins.volume_binding.matching import VolumePlan
 from plugins.volume_binding.volumes import bound_to
 from scheduler.api.pod import Pod
 from scheduler.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim
@@ -66,7 +66,7 @@ class Reservation:
 
 
 def reserve(
-    plan: Plan,
+    plan: VolumePlan,
     node_name: str,
     volumes: AssumeCache[PersistentVolume],
     claims: AssumeCache[PersistentVolumeClaim],

@@ -51,7 +51,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SweepPlan:
     """The runs of a sweep file, and the version of everything that they read."""
 
     runs: tuple[SweepRun, ...]
@@ -60,7 +60,7 @@ class Plan:
     """What is missing in the dumps, and what was filled in for objects of dumps and templates."""
 
 
-def read_plan(path: str | Path, seeds: Sequence[int] | None = None) -> Plan:
+def read_plan(path: str | Path, seeds: Sequence[int] | None = None) -> SweepPlan:
     """Read a sweep file; `seeds` take the place of those that it names.
 
     Raises:
@@ -85,7 +85,7 @@ def read_plan(path: str | Path, seeds: Sequence[int] | None = None) -> Plan:
     if missing:
         raise SweepError(listed(missing))
     notes = _check_input(where.parent, found)
-    return Plan(tuple(_runs(where.parent, found, seeds)), digest(*files), notes)
+    return SweepPlan(tuple(_runs(where.parent, found, seeds)), digest(*files), notes)
 
 
 def _check_input(folder: Path, found: _File) -> tuple[str, ...]:
