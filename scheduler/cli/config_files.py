@@ -19,7 +19,7 @@ SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConfigSource:
     """One configuration with the name for messages, or the problems of getting it."""
 
     name: str
@@ -27,7 +27,7 @@ class Source:
     problems: tuple[str, ...] = ()
 
 
-def sources(arguments: tuple[str, ...]) -> Iterator[Source]:
+def sources(arguments: tuple[str, ...]) -> Iterator[ConfigSource]:
     """Yield the configurations of all arguments; what cannot be read becomes a problem."""
     for argument in arguments:
         if argument != STDIN and Path(argument).is_dir():
@@ -36,7 +36,7 @@ def sources(arguments: tuple[str, ...]) -> Iterator[Source]:
             yield from _file(argument, only_mentioned=False)
 
 
-def _folder(folder: Path) -> Iterator[Source]:
+def _folder(folder: Path) -> Iterator[ConfigSource]:
     # Hidden entries are left out: a mounted ConfigMap has its files in ..data as well.
     paths = [
         path
@@ -49,19 +49,19 @@ def _folder(folder: Path) -> Iterator[Source]:
     if not found:
         searched = counted(len(paths), "YAML or JSON file")
         problem = f"no KubeSchedulerConfiguration in {searched} below this directory"
-        found = [Source(str(folder), problems=(problem,))]
+        found = [ConfigSource(str(folder), problems=(problem,))]
     yield from found
 
 
-def _file(argument: str, *, only_mentioned: bool) -> Iterator[Source]:
+def _file(argument: str, *, only_mentioned: bool) -> Iterator[ConfigSource]:
     name = "<stdin>" if argument == STDIN else argument
     try:
         found = find_configurations(_read(argument), only_mentioned=only_mentioned)
     except ConfigurationError as error:
-        yield Source(name, problems=error.problems)
+        yield ConfigSource(name, problems=error.problems)
         return
     for each in found:
-        yield Source(f"{name}: {each.path}" if each.path else name, each)
+        yield ConfigSource(f"{name}: {each.path}" if each.path else name, each)
 
 
 def _read(argument: str) -> str:

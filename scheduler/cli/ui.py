@@ -15,7 +15,7 @@ from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.modes import ModalCommand
 
 if TYPE_CHECKING:
-    from scheduler.cli.page.sources import Source
+    from scheduler.cli.page.sources import PageSource
 
 HELP: Final = """\
 Open a page in the browser about a running scheduler.
@@ -74,7 +74,7 @@ def command(
     from scheduler.cli.page.recorded import RecordedSource
     from scheduler.cli.page.sources import LiveSource, ShadowSource
 
-    source: Source
+    source: PageSource
     if simulate:
         source = RecordedSource.load(simulate)
     elif shadow:
@@ -103,7 +103,7 @@ async def _opened(url: str) -> AsyncIterator[None]:
         yield
 
 
-async def _serve(source: Source, port: int, *, browser: bool) -> None:
+async def _serve(source: PageSource, port: int, *, browser: bool) -> None:
     from scheduler.cli.page.server import LOOPBACK, PageServer
 
     ended = asyncio.Event()

@@ -24,7 +24,7 @@ import msgspec
 from aiohttp import web
 
 from scheduler.cli.page.questions import QuestionError, checked
-from scheduler.cli.page.sources import Source
+from scheduler.cli.page.sources import PageSource
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -71,7 +71,7 @@ def static_files() -> dict[str, tuple[bytes, str]]:
 class PageServer:
     """Serves the page about one source. An async context manager; `url` is the address to open."""
 
-    def __init__(self, source: Source, *, port: int = 0) -> None:
+    def __init__(self, source: PageSource, *, port: int = 0) -> None:
         """Prepare; port 0 takes any that is free."""
         self._source = source
         self._wanted = port

@@ -44,7 +44,7 @@ class Description:
         return asdict(self)
 
 
-class Source(Protocol):
+class PageSource(Protocol):
     """Answers questions. Thread-safe."""
 
     def describe(self) -> Description:
