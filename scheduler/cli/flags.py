@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from scheduler.cli.go_flags import Flag, Group, Kind
+from scheduler.cli.go_flags import Flag, FlagGroup, Kind
 
 TEN_SECONDS: Final = timedelta(seconds=10)
 
@@ -21,7 +21,7 @@ _ONE_VERSION: Final = "kubestow behaves like v1.37 only"
 _ONE_STREAM: Final = "logs are one unbuffered stream to standard error"
 _FEW_LABEL_VALUES: Final = "labels of kubestow's metrics have few values by design"
 
-KUBESTOW: Final = Group(
+KUBESTOW: Final = FlagGroup(
     "Kubestow",
     (
         Flag(
@@ -40,7 +40,7 @@ KUBESTOW: Final = Group(
     ),
 )
 
-MISC: Final = Group(
+MISC: Final = FlagGroup(
     "Misc",
     (
         Flag("config", Kind.STRING, "A KubeSchedulerConfiguration file, YAML or JSON."),
@@ -57,7 +57,7 @@ MISC: Final = Group(
     ),
 )
 
-LEADER_ELECTION: Final = Group(
+LEADER_ELECTION: Final = FlagGroup(
     "Leader election",
     (
         Flag(
@@ -112,7 +112,7 @@ LEADER_ELECTION: Final = Group(
     ),
 )
 
-SERVING: Final = Group(
+SERVING: Final = FlagGroup(
     "Secure serving",
     (
         Flag("bind-address", Kind.STRING, "Address to serve HTTPS on.", default="0.0.0.0"),  # noqa: S104
@@ -150,7 +150,7 @@ SERVING: Final = Group(
     ),
 )
 
-AUTHENTICATION: Final = Group(
+AUTHENTICATION: Final = FlagGroup(
     "Authentication",
     (
         Flag(
@@ -181,7 +181,7 @@ AUTHENTICATION: Final = Group(
     ),
 )
 
-AUTHORIZATION: Final = Group(
+AUTHORIZATION: Final = FlagGroup(
     "Authorization",
     (
         Flag(
@@ -211,7 +211,7 @@ AUTHORIZATION: Final = Group(
     ),
 )
 
-FEATURES: Final = Group(
+FEATURES: Final = FlagGroup(
     "Feature gates",
     (
         Flag(
@@ -222,12 +222,12 @@ FEATURES: Final = Group(
     ),
 )
 
-METRICS: Final = Group(
+METRICS: Final = FlagGroup(
     "Metrics",
     (Flag("disabled-metrics", Kind.LIST, "Full names of metrics that are not exposed."),),
 )
 
-LOGS: Final = Group(
+LOGS: Final = FlagGroup(
     "Logs",
     (
         Flag(
@@ -245,7 +245,7 @@ LOGS: Final = Group(
     ),
 )
 
-DEPRECATED: Final = Group(
+DEPRECATED: Final = FlagGroup(
     "Deprecated",
     (
         Flag(
@@ -290,7 +290,7 @@ DEPRECATED: Final = Group(
     ),
 )
 
-IGNORED: Final = Group(
+IGNORED: Final = FlagGroup(
     "Accepted for compatibility with kube-scheduler, without effect",
     (
         Flag(

@@ -118,7 +118,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FlagGroup:
     """Flags under one heading of the help."""
 
     title: str
@@ -226,8 +226,8 @@ class GroupedCommand(click.Command):
     def __init__(
         self,
         *,
-        groups: Sequence[Group],
-        ignored: Group,
+        groups: Sequence[FlagGroup],
+        ignored: FlagGroup,
         removed: Mapping[str, str],
         examples: str,
         **settings: Any,
@@ -282,5 +282,5 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(rows)
 
 
-def _rows(group: Group) -> tuple[str, Sequence[tuple[str, str]]]:
+def _rows(group: FlagGroup) -> tuple[str, Sequence[tuple[str, str]]]:
     return group.title, [(flag.usage(), flag.explanation()) for flag in group.flags]

@@ -15,7 +15,7 @@ from scheduler.cli.tables import FOLDED, NUMBER, Cell, listing, put, wide_consol
 from scheduler.explain.records.wording import counted
 
 if TYPE_CHECKING:
-    from scheduler.cli.quota_limits import Row
+    from scheduler.cli.quota_limits import QuotaRow
     from scheduler.client.rest import ApiClient
 
 HELP: Final = """\
@@ -253,7 +253,7 @@ def _read(cluster: Cluster, namespace: str) -> tuple[list[JsonObject], dict[str,
     return cluster.run(lambda client: read_deferred(client, namespace))
 
 
-def _cells(row: Row) -> tuple[Cell, ...]:
+def _cells(row: QuotaRow) -> tuple[Cell, ...]:
     full = row.deferred and row.free is not None and row.free <= 0
     *cells, free, held = row.cells()
     return (*cells, (free, "red" if full else ""), held)

@@ -132,7 +132,7 @@ def change(quota: JsonObject, limits: Limits) -> JsonObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class QuotaRow:
     """One limit of one quota. Amounts in billionths; None where nothing was published yet."""
 
     namespace: str
@@ -175,7 +175,7 @@ class Row:
         )
 
 
-def _amount(row: Row, nano: int) -> str:
+def _amount(row: QuotaRow, nano: int) -> str:
     return f"-{human(row.resource, -nano)}" if nano < 0 else human(row.resource, nano)
 
 
@@ -184,7 +184,7 @@ def has_deferred(quota: JsonObject) -> bool:
     return any(key.startswith(PREFIX) for key in _hard(quota))
 
 
-def rows(quota: JsonObject, pods: Iterable[JsonObject]) -> list[Row]:
+def rows(quota: JsonObject, pods: Iterable[JsonObject]) -> list[QuotaRow]:
     """Return the limits of a quota, deferred ones first, with the number of pods that wait."""
     meta, used = quota["metadata"], (quota.get("status") or {}).get("used") or {}
     where = (str(meta["namespace"]), str(meta["name"]))
@@ -195,12 +195,12 @@ def rows(quota: JsonObject, pods: Iterable[JsonObject]) -> list[Row]:
         published = used.get(key.key)
         taken = None if published is None else key.amount(published)
         held = sum(1 for pairs in exceeded if (where[1], key.name) in pairs)
-        found.append(Row(*where, key.name, True, taken, hard, held))
+        found.append(QuotaRow(*where, key.name, True, taken, hard, held))
     for name, text in _hard(quota).items():
         if not name.startswith(PREFIX):
             published = used.get(name)
             taken = None if published is None else parse(published).nano
-            found.append(Row(*where, name, False, taken, parse(text).nano, 0))
+            found.append(QuotaRow(*where, name, False, taken, parse(text).nano, 0))
     return found
 
 

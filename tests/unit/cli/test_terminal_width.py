@@ -35,7 +35,7 @@ from scheduler.cli import (
 )
 from scheduler.cli import queue as queue_command
 from scheduler.cli.main import program
-from scheduler.cli.quota_limits import Row
+from scheduler.cli.quota_limits import QuotaRow
 from scheduler.explain.records import (
     Awaited,
     Decision,
@@ -381,11 +381,11 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return made
 
 
-def quota_rows(*_: object) -> list[Row]:
+def quota_rows(*_: object) -> list[QuotaRow]:
     """Limits with long names, in place of those of a cluster."""
     return [
-        Row("analytics", POD, "requests.example.com/accelerator", True, None, 10**18, 123_456),
-        Row(LONGEST[:63], HOSTILE, "limits.cpu", True, 10**21, 10**21, 0),
+        QuotaRow("analytics", POD, "requests.example.com/accelerator", True, None, 10**18, 123_456),
+        QuotaRow(LONGEST[:63], HOSTILE, "limits.cpu", True, 10**21, 10**21, 0),
     ]
 
 
