@@ -44,7 +44,7 @@ class SweepError(Exception):
 class SweepRun:
     """One run: a name, which is unique in its sweep, and a JSON object for the function.
 
-    >>> Run("best-fit-42", {"policy": "BestFit", "seed": 42}).name
+    >>> SweepRun("best-fit-42", {"policy": "BestFit", "seed": 42}).name
     'best-fit-42'
     """
 
