@@ -157,7 +157,7 @@ _WRITE: Final = "or write it in Python and name it module:Class (docs/plugins.md
 
 
 def advice(name: str, known: Collection[str]) -> str:
-    """Return how a message about a plugin that does not exist goes on.
+    """Return how a message about a plugin that does not exist continues.
 
     Args:
         name: of the plugin.

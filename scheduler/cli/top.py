@@ -25,7 +25,7 @@ The queue by sub-queue, attempts a second by result, the sums of the cluster's r
 their fullest resource, the last placements, and the pods that have waited longest. `q` or Ctrl-C
 ends it. In a pipe, or with --once, one snapshot is printed.
 
-A lost connection or another leader is noted on the screen, and asking goes on.
+A lost connection or another leader is noted on the screen, and asking continues.
 """
 
 SNAPSHOT_WIDTH: Final = 100

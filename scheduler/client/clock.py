@@ -57,7 +57,7 @@ class SystemClock:
 
 
 class LeaseClock(SystemClock):
-    """The machine's clocks; the monotonic one goes on while the machine is suspended.
+    """The machine's clocks; the monotonic one continues while the machine is suspended.
 
     For durations that other machines measure as well, such as that of a Lease: for them the time of
     the suspension has passed. Timers of the event loop stop, so read the clock again after a sleep.

@@ -313,7 +313,7 @@ class EventRecorder:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                # Events expire on the server; the series goes on in a new object.
+                # Events expire on the server; the series continues in a new object.
                 await self._create(entry, count)
         entry.sent_count = count
         entry.sent_at = self._clock.now()

@@ -99,14 +99,14 @@ class Reflector(Generic[T]):
             on_decode: returns what is stored (interning); an object is malformed if it raises.
             on_relist: called with True before a list is applied and with False after it.
             on_contact: called with the error of each failed list or watch, and with None when a
-                watch is open. If it returns True, `synced` is set: the owner goes on without.
+                watch is open. If it returns True, `synced` is set: the owner continues without.
             keep_raw: returns whether the store keeps the JSON of an object.
             submit: applies a batch to the store and the handler, at once or later.
         """
         self.resource = resource
         self._writer = StoreWriter(resource, handler, client.metrics, on_decode, keep_raw, submit)
         self.store: Store[T] = self._writer.store
-        #: Set when a complete list has been delivered once, or `on_contact` goes on without.
+        #: Set when a complete list has been delivered once, or `on_contact` continues without.
         self.synced = asyncio.Event()
         self._client, self._metrics = client, client.metrics
         self._options = options or ReflectorOptions()
@@ -183,7 +183,7 @@ class Reflector(Generic[T]):
         return await self._looks.wait()
 
     def _contacted(self, error: RequestError | None) -> bool:
-        """Report a response, or an open watch; return whether the owner goes on without."""
+        """Report a response, or an open watch; return whether the owner continues without."""
         tolerated = self._on_contact is not None and bool(self._on_contact(error))
         self._looks.end(error)
         return tolerated

@@ -1,7 +1,7 @@
 """Prometheus text of instruments: the collector, and the choice of one of the two formats.
 
 prometheus_client formats the samples collected here. May run in a worker thread while the
-loop goes on counting (see `instruments`).
+loop continues to count (see `instruments`).
 """
 
 from __future__ import annotations

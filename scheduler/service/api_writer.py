@@ -174,7 +174,7 @@ class ServiceApiWriter:
 
         All pods run concurrently. A pod whose eviction is under way is not evicted twice, since a
         burst of preemptors chooses mostly the same victims, which would cause thousands of
-        requests. Such an eviction goes on while any of its preemptors needs it.
+        requests. Such an eviction continues while any of its preemptors needs it.
         """
         tasks = [self._eviction(pod, condition, needed) for pod in pods]
         return await asyncio.gather(*map(asyncio.shield, tasks), return_exceptions=True)

@@ -177,7 +177,7 @@ class EventHandlers:
                 finally:
                     while self._permits:
                         self._permits.popleft()()
-            except Exception:  # noqa: BLE001 - object boundary: the watch of the others goes on
+            except Exception:  # noqa: BLE001 - object boundary: the watch of the others continues
                 metadata = delta.object.metadata
                 self._metrics.handler_error(plural)
                 _log.exception(

@@ -142,7 +142,7 @@ class PluginOverruns:
         self._required.add((off.profile, off.plugin))
 
     def went_off(self, off: SwitchedOff) -> None:
-        """Record that the profile goes on without the plugin."""
+        """Record that the profile continues without the plugin."""
         _log.error(
             "plugin switched off",
             plugin=off.plugin,

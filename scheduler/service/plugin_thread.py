@@ -51,7 +51,7 @@ class PluginThread:
         """Return what `work` returns, or raise what it raises.
 
         Raises:
-            TimeoutError: `work` has not ended in time; its thread goes on running.
+            TimeoutError: `work` has not ended in time; its thread continues to run.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()

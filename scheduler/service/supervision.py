@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 Run = Callable[[], Coroutine[Any, Any, None]]
-"""Begins work that goes on until it is cancelled, or until there is nothing left to do."""
+"""Begins work that continues until it is cancelled, or until there is nothing left to do."""
 
 FIRST_RESTART_SECONDS: Final = 1.0
 LAST_RESTART_SECONDS: Final = 60.0

@@ -1,7 +1,7 @@
 """Sweeps: many runs of one function, on local processes or on a Dask cluster.
 
 Each result is a file of its own in a folder, written as soon as the run has ended, so that a sweep
-that was interrupted goes on where it was. The runner knows nothing of scheduling: a run is a name
+that was interrupted continues where it was. The runner knows nothing of scheduling: a run is a name
 and parameters, and the function makes a JSON value of them. docs/sweeps.md has an example.
 """
 

@@ -167,7 +167,7 @@ class NodeProvisioningBridge:
                 async with asyncio.TaskGroup() as group:
                     await self._serve(group)
                     self._stop_following()
-            except Exception as error:  # noqa: BLE001 - the scheduler goes on without the bridge
+            except Exception as error:  # noqa: BLE001 - the scheduler continues without the bridge
                 _log.exception("node provisioning bridge failed, starting again")
                 self._set_degraded(f"failed: {error!r}")
                 await self._clock.sleep(RESTART_SECONDS)

@@ -101,7 +101,7 @@ class UsageWriter:
             try:
                 async with asyncio.TaskGroup() as group:
                     await self._serve(group)
-            except Exception:  # noqa: BLE001 - the scheduler goes on without published usage
+            except Exception:  # noqa: BLE001 - the scheduler continues without published usage
                 _log.exception("the usage writer of quotas failed, starting again")
                 await self._clock.sleep(RESTART_SECONDS)
 

@@ -1,7 +1,7 @@
 """Reasons of rejections in plain words: what nodes lack for a pod, and what pods wait for.
 
 Reasons of the in-tree plugins have words here; for any other one the words are the plugin's. What
-pods wait for is one of few phrases, a resource or a plugin, and has no other text of others.
+pods wait for is one of few phrases, a resource or a plugin, and has no other untrusted text.
 """
 
 from __future__ import annotations

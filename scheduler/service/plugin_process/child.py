@@ -132,7 +132,7 @@ class ChildProcess:
     async def _receive(self) -> bytes:
         """Return bytes that have arrived; none if no more will.
 
-        Nothing is read until the call goes on, so that a call which is cancelled loses nothing;
+        Nothing is read until the call continues, so that a call which is cancelled loses nothing;
         `loop.sock_recv` loses what it has read if its task is cancelled before that runs again.
         """
         while True:

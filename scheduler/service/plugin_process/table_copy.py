@@ -71,7 +71,7 @@ class TableCopy:
     def additions(self, table: NodeTable) -> Iterator[Changes]:
         """Yield what the copy lacks, in messages; it counts as sent when the next is asked for.
 
-        A caller that stops early goes on another time, after `removals`.
+        A caller that stops early continues another time, after `removals`.
         """
         changes = Changes([], [], [], [])
         while self._pending:

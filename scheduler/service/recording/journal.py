@@ -68,7 +68,7 @@ def _guarded(
             return
         try:
             report(journal, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - boundary: scheduling goes on without recording
+        except Exception as error:  # noqa: BLE001 - boundary: scheduling continues without recording
             journal.fail(error)
 
     return guarded
@@ -100,7 +100,7 @@ class Journal:
         self._entries: deque[Entry] = deque()
         #: Set when there is something to take, or the journal has ended.
         self.wake = asyncio.Event()
-        #: Why the journal ended; empty while it goes on.
+        #: Why the journal ended; empty while it continues.
         self.ended = ""
         self._seq = 0
         self._begun: dict[str, Any] = {}
@@ -274,7 +274,7 @@ def encoded(
     if is_reference(plural):
         obj = encode_custom(resource, delta.object, kept_annotations)
         if obj is None:
-            # A replay goes on without it, as one that began without it.
+            # A replay continues without it, as one that began without it.
             obj, kind = encode_identity(resource, delta.object), DeltaType.DELETED
     else:
         obj = encode_object(resource, delta.object, kept_annotations)

@@ -2,7 +2,7 @@
 
 Objects, deltas and decisions are never changed in place, so that references to them are enough.
 Records of the queue and state of plugins are copied while the scheduler is held
-(`SchedulingLoop.held`); `hold` does that in steps, so that the event loop goes on.
+(`SchedulingLoop.held`); `hold` does that in steps, so that the event loop continues.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class TrialParts:
     existing: Existing
 
 
-class _DeafNominator:
+class _FrozenNominator:
     """The nominator as event handlers see it in a trial: it keeps its nominations."""
 
     def add_nominated_pod(self, *_: object) -> None:
@@ -75,10 +75,10 @@ class _DeafNominator:
         """Keep the nominations."""
 
 
-class _DeafQueue:
+class _FrozenQueue:
     """The queue as event handlers see it in a trial: it keeps its pods as they are."""
 
-    nominator = _DeafNominator()
+    nominator = _FrozenNominator()
 
     def move_all_to_active_or_backoff(self, *_: object) -> int:
         """Move nothing."""
@@ -136,7 +136,7 @@ class Trial:
         self._measurements = _NoMeasurements()
         handlers = EventHandlers(
             parts.cache,
-            cast("Any", _DeafQueue()),
+            cast("Any", _FrozenQueue()),
             WaitingPods(),
             scheduler_names=parts.engine.frameworks,
             registered=parts.registered,

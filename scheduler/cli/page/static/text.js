@@ -1,4 +1,4 @@
-// Texts of others, and numbers, as people read them.
+// Untrusted text, and numbers, as people read them.
 //
 // Names, messages and labels come from whoever may create a pod. They are shown as text nodes only
 // (Preact escapes, and Trusted Types forbid the rest), shortened, and without characters that hide,
@@ -34,13 +34,13 @@ export function visible(text, limit = SHORT) {
   return cut ? `${shown}…` : shown;
 }
 
-/** A text of others. Its direction does not reach what is beside it. */
+/** An untrusted text. Its direction does not reach what is beside it. */
 export const Text = ({ of, limit }) => html`<bdi>${visible(of, limit)}</bdi>`;
 
 /** A short name that the scheduler chose, such as of an event or a plugin: not broken in a table. */
 export const Label = ({ of }) => html`<bdi class="whole">${visible(of, 80)}</bdi>`;
 
-/** A text of others that may be long, with a button that shows all of it. */
+/** An untrusted text that may be long, with a button that shows all of it. */
 export function LongText({ of, what }) {
   const [all, setAll] = useState(false);
   const text = String(of ?? "");
