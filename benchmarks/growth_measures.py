@@ -35,7 +35,7 @@ from benchmarks.growth_workloads import (
 from benchmarks.queue_load import Instance, per_event, registered, unrelated
 from benchmarks.throughput import nearest_rank
 from scheduler.api.pod import Pod
-from scheduler.service.application import GC_THRESHOLDS
+from scheduler.service.garbage_collection import collect_seldom
 
 WARM_UP: Final = 20
 _MANY: Final = 10_000
@@ -70,7 +70,7 @@ class NotAsMeantError(Exception):
 
 def settle() -> None:
     """Freeze the objects of the garbage collector, as the service does after its first sync."""
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()
     gc.unfreeze()
     gc.collect()
     gc.freeze()

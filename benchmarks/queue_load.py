@@ -35,8 +35,8 @@ from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.transport import Transport
 from scheduler.queue import EventFeatures
-from scheduler.service.application import GC_THRESHOLDS
 from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.garbage_collection import collect_seldom
 from scheduler.service.wiring import Wiring
 
 EVENTS_PER_SECOND: Final = 500
@@ -391,7 +391,7 @@ def main(
 ) -> None:
     """Measure what waiting pods cost, as ratios within this run."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()
     asyncio.run(_main(nodes, gated, unschedulable, many_gated, rounds, seconds))
 
 

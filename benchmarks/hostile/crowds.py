@@ -20,7 +20,7 @@ from benchmarks.hostile.steps import MAX_STEP_MS, Steps
 from devtools.hostile.case import JsonObject
 from devtools.hostile.crowds import CROWDS, Crowd, Make
 from devtools.hostile.world import HostileWorld, hostile_world
-from scheduler.service.application import GC_THRESHOLDS
+from scheduler.service.garbage_collection import collect_seldom
 
 AT_ONCE: Final = 50
 """Objects of the crowd that come at once."""
@@ -102,7 +102,7 @@ async def measure(crowd: Crowd, nodes: int, share: float) -> None:
 def main(names: tuple[str, ...], nodes: int, share: float) -> None:
     """Print the longest step in ms of what happens beside each crowd."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()
     for name in names or CROWDS:
         click.echo(name)
         asyncio.run(measure(CROWDS[name], nodes, share))

@@ -20,7 +20,7 @@ import structlog
 
 from devtools.hostile.catalogue import CASES, HostileCase, Verdict
 from devtools.hostile.world import HostileWorld, hostile_world
-from scheduler.service.application import GC_THRESHOLDS
+from scheduler.service.garbage_collection import collect_seldom
 
 MAX_STEP_MS: Final = 100.0
 
@@ -88,7 +88,7 @@ def main(names: tuple[str, ...], nodes: int, rounds: int) -> None:
         case for case in CASES.values() if case.grows and case.verdict is Verdict.STORED
     ]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()
     asyncio.run(measure(cases, nodes, rounds))
 
 

@@ -94,7 +94,10 @@ def agreement(outcome: Outcome) -> float:
 
 def _report(name: str, outcome: Outcome) -> bool:
     """Print a scenario; return whether it misses its bar."""
-    print(f"{name}: {outcome.seconds:.0f} s, {outcome.unbound} pods unbound")
+    print(
+        f"{name}: {outcome.seconds:.0f} s, the last pod created after {outcome.created:.0f} s, "
+        f"{outcome.unbound} unbound"
+    )
     for process, seconds in outcome.cpu.items():
         print(f"  {process}: {seconds:.1f} s CPU, {outcome.memory[process]:.0f} MiB")
     if not outcome.summary:

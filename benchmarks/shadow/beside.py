@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http
 import json
+import os
 import random
 import signal
 import subprocess
@@ -79,6 +80,8 @@ class Outcome:
     cpu: dict[str, float] = field(default_factory=dict)
     memory: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    #: Seconds until the last pod was created.
+    created: float = 0.0
     unbound: int = 0
 
     @property
@@ -89,18 +92,17 @@ class Outcome:
 
 def run(plan: Plan, directory: Path) -> Outcome:
     """Carry out a plan; files stay in `directory`."""
-    log = directory / "audit.log"
-    policy = directory / "policy.json"
-    policy.write_text(json.dumps(AUDIT_POLICY))
-    audit = (f"--audit-policy-file={policy}", f"--audit-log-path={log}")
     outcome = Outcome()
-    with ControlPlane(
-        options=ApiServerOptions(extra_arguments=audit), directory=directory / "plane"
-    ) as plane:
-        pods = _fill(plane, plan)
-        force = _start(plane, plan)
+    with audited(directory) as (plane, log):
+        pods = fill(plane, plan)
+        force = start_force(plane, plan)
         with _beside(plane, plan, directory) as shadow:
-            pids = {"API server": plane.api_server.pid, "scheduler": force.pid}
+            pids = {
+                "API server": plane.api_server.pid,
+                "etcd": plane.etcd.pid,
+                "scheduler": force.pid,
+                "generator": os.getpid(),
+            }
             if shadow is not None:
                 pids["shadow"] = shadow.pid
             before, began = _cpu(pids), time.monotonic()
@@ -109,6 +111,7 @@ def run(plan: Plan, directory: Path) -> Outcome:
                 if first:
                     plane.restart_apiserver()
                 _create(plane, pods[first : first + part], plan.rate)
+            outcome.created = time.monotonic() - began
             outcome.unbound = _until_bound(plane, len(pods))
             time.sleep(SETTLE_SECONDS)
             pids["API server"] = plane.api_server.pid
@@ -119,7 +122,7 @@ def run(plan: Plan, directory: Path) -> Outcome:
             if shadow is not None:
                 outcome.summary, outcome.judged = _end(shadow, directory)
         force.stop()
-    requests = _requests(log)
+    requests = requests_of(log)
     outcome.requests = dict(Counter(each["verb"] for each in requests))
     outcome.refused = dict(
         Counter(each["requestURI"].partition("?")[0] for each in requests if _is_refused(each))
@@ -127,7 +130,20 @@ def run(plan: Plan, directory: Path) -> Outcome:
     return outcome
 
 
-def _requests(log: Path) -> list[dict[str, Any]]:
+@contextmanager
+def audited(directory: Path) -> Iterator[tuple[ControlPlane, Path]]:
+    """Run a control plane with an audit log of all requests; yield both."""
+    log = directory / "audit.log"
+    policy = directory / "policy.json"
+    policy.write_text(json.dumps(AUDIT_POLICY))
+    audit = (f"--audit-policy-file={policy}", f"--audit-log-path={log}")
+    with ControlPlane(
+        options=ApiServerOptions(extra_arguments=audit), directory=directory / "plane"
+    ) as plane:
+        yield plane, log
+
+
+def requests_of(log: Path) -> list[dict[str, Any]]:
     """Return the shadow's requests in an audit log."""
     entries = (json.loads(line) for line in log.read_text().splitlines())
     return [each for each in entries if each.get("userAgent", "").startswith(USER_AGENT)]
@@ -137,7 +153,7 @@ def _is_refused(entry: Mapping[str, Any]) -> bool:
     return bool(entry.get("responseStatus", {}).get("code") == http.HTTPStatus.FORBIDDEN)
 
 
-def _fill(plane: ControlPlane, plan: Plan) -> list[Object]:
+def fill(plane: ControlPlane, plan: Plan) -> list[Object]:
     """Create nodes and volumes; return the pods to create."""
     source = random.Random(plan.seed)
     request = plane.admin.request
@@ -165,7 +181,8 @@ def _named(name: str) -> Object:
     return {"metadata": {"name": name}}
 
 
-def _start(plane: ControlPlane, plan: Plan) -> ManagedProcess:
+def start_force(plane: ControlPlane, plan: Plan) -> ManagedProcess:
+    """Start the scheduler in force."""
     limits = {"clientConnection": {"qps": 5000, "burst": 5000}}
     if plan.ours:
         return start_kubestow(plane, {**limits, **plan.force})
@@ -180,6 +197,15 @@ def _beside(
         yield None
         return
     kubeconfig = plane.kubeconfig if plan.may_write else _reading_user(plane)
+    with shadow_process(plan, directory, kubeconfig) as process:
+        yield process
+
+
+@contextmanager
+def shadow_process(
+    plan: Plan, directory: Path, kubeconfig: Path, *arguments: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a shadow that writes its judgements to `shadow.jsonl`; it has synced when this yields."""
     config = directory / "shadow.yaml"
     head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     limits = {"clientConnection": {"qps": 5000, "burst": 5000}}
@@ -187,7 +213,7 @@ def _beside(
     name = "kubestow" if plan.ours else "default-scheduler"
     command = [
         sys.executable, "-m", "scheduler", "shadow", "-o", "jsonl", f"--of={name}",
-        f"--config={config}", f"--kubeconfig={kubeconfig}",
+        f"--config={config}", f"--kubeconfig={kubeconfig}", *arguments,
     ]  # fmt: skip
     out, err = directory / "shadow.jsonl", directory / "shadow.err"
     with out.open("wb") as output, err.open("wb") as errors:

@@ -182,11 +182,15 @@ class Asked:
 @click.pass_context
 def command(ctx: click.Context, /, *, cluster: Cluster, **values: Any) -> None:
     """Follow the cluster, then report."""
-    from scheduler.explain.records.shadow_wording import figures
+    import uvloop
 
+    from scheduler.explain.records.shadow_wording import figures
+    from scheduler.service.garbage_collection import collect_seldom
+
+    collect_seldom()
     report_file, texts = values.pop("report_file"), values.pop("assertions")
     asked = Asked(**values, assertions=_parsed(texts), cluster=cluster)
-    end = asyncio.run(_follow(asked))
+    end = uvloop.run(_follow(asked))
     _print(end.summary, asked.output)
     known = figures(end.summary)
     failed = [each.text for each in asked.assertions if not each.holds(known)]
@@ -284,6 +288,7 @@ async def _follow(asked: Asked) -> End:
     from scheduler.client.errors import ConfigurationError as ClientConfigurationError
     from scheduler.client.read_only import ReadOnlyTransport
     from scheduler.framework.status import ConfigurationError
+    from scheduler.service.garbage_collection import keep_what_exists
     from scheduler.service.serving.certificates import ServingError
     from scheduler.shadow.running import NotPermittedError, UnreachableError, following
     from scheduler.shadow.serving import served
@@ -302,7 +307,8 @@ async def _follow(asked: Asked) -> End:
         async with ReadOnlyTransport(found) as transport:
             wiring = _wired(configuration, registry, transport)
             async with served(asked.address, wiring), following(wiring):
-                happenings = wiring.keep_happenings() if asked.counterfactual else None
+                keep_what_exists()
+                happenings = _kept(wiring) if asked.counterfactual else None
                 await _watch(asked, wiring, stop)
                 wiring.follower.doubts.settle()
                 end = End(wiring.summary(ROWS), wiring.summary(REPORT_ROWS), _other_names(wiring))
@@ -319,6 +325,15 @@ async def _follow(asked: Asked) -> End:
         raise CommandError(
             f"{error}\n`kubestow config rbac --shadow` prints all rules", exit_codes.NOT_PERMITTED
         ) from error
+
+
+def _kept(wiring: ShadowWiring) -> Happenings:
+    """Keep what happens from now on."""
+    from scheduler.offline.happenings import Happenings
+
+    happenings = Happenings(wiring.tally.names)
+    wiring.keep(happenings)
+    return happenings
 
 
 async def _replayed(

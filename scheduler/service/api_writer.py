@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from random import Random
@@ -29,19 +29,19 @@ from scheduler.client.status_patch import (
     send_status_patch,
 )
 from scheduler.framework import (
-    ObjectKey,
     OutcomeUnknownError,
     Status,
     WriteConflictError,
     error,
 )
 from scheduler.metrics import SchedulerMetrics
+from scheduler.service.api_reads import ApiReads
 from scheduler.service.object_waits import ObjectWaits
 
 R = TypeVar("R")
 
 
-class ServiceApiWriter:
+class ServiceApiWriter(ApiReads):
     """Implements `framework.ApiWriter`; every write passes the dispatcher and its leader fence."""
 
     def __init__(
@@ -59,8 +59,7 @@ class ServiceApiWriter:
         `precondition` runs when the request of a bind is about to be sent; if it returns a reason,
         the request is not sent.
         """
-        self._client = client
-        self._waits = waits
+        super().__init__(client, waits)
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._random = random
@@ -89,22 +88,6 @@ class ServiceApiWriter:
         if result.outcome in (BindOutcome.GONE, BindOutcome.ELSEWHERE):
             return error(PodMovedOnError(f"pod {pod.key}: {result.outcome.value}"))
         return error(result.error if result.error is not None else f"pod {pod.key} is not bound")
-
-    async def get(self, plural: str, name: str, namespace: str) -> Any | None:
-        """Read an object from the API server; None: not found."""
-        try:
-            return await self._client.get(resource_of(plural), name, namespace)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
-
-    async def list(self, plural: str, namespace: str, *, field_selector: str, limit: int) -> Any:
-        """Return at most `limit` objects of a namespace that the field selector matches."""
-        resource = resource_of(plural)
-        return await self._client.list(
-            resource, namespace, field_selector=field_selector, limit=limit
-        )
 
     async def create(self, plural: str, namespace: str, body: Mapping[str, Any]) -> Any:
         """Create an object; return it as it was stored."""
@@ -154,10 +137,6 @@ class ServiceApiWriter:
             if error.outcome_unknown:
                 raise OutcomeUnknownError(str(error)) from error
             raise
-
-    async def wait_for(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:
-        """Wait until `look` returns no objects to wait for; False after `seconds`."""
-        return await self._waits.until(look, seconds)
 
     async def status_written(self, uids: Iterable[str]) -> None:
         """Wait for the status writes of pods; the writes themselves run concurrently."""

@@ -8,7 +8,6 @@ the Lease; end. A second signal ends the process at once.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -42,6 +41,7 @@ from scheduler.metrics import SchedulerMetrics
 from scheduler.service import logs
 from scheduler.service.endpoints import Endpoints
 from scheduler.service.forks import end_forked_copies
+from scheduler.service.garbage_collection import collect_seldom, keep_what_exists
 from scheduler.service.lease_thread import LeaseThread, PostedMetrics
 from scheduler.service.leaving import run_and_leave
 from scheduler.service.memory_upkeep import malloc_trim, return_memory
@@ -74,17 +74,13 @@ DRAIN_SECONDS: Final = 5.0
 EVENT_FLUSH_TIMEOUT: Final = 1.0
 """Time allowed for sending events, however long the binds took."""
 
-GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""Thresholds of garbage collection. Decoded objects are untracked and requests create few reference
-cycles, so Python's default of 700 would only cause pauses."""
-
 
 def run(options: RunOptions) -> int:
     """Run until a signal and return the exit code. Raises ConfigurationError with all problems."""
     for number in (signal.SIGINT, signal.SIGTERM):
         # The first process of a container ignores signals for which it has no handler.
         signal.signal(number, _leave)
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()
     raise_soft_limit()
     logs.configure(options.logging.format, options.logging.verbosity)
     with StartObserver():
@@ -353,10 +349,7 @@ class Application:
             await asyncio.to_thread(cel.prepare)
         wiring.state.subscriptions.publish_synced()
         if self._owns_process:
-            # The objects read so far live as long as the process: the collector need not visit
-            # them.
-            gc.collect()
-            gc.freeze()
+            keep_what_exists()
         statistics = wiring.state.cache.statistics()
         _log.info(
             "synced",

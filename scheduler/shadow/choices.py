@@ -32,10 +32,16 @@ from scheduler.service.binding_slots import BindingSlots
 
 FRESH_SECONDS: Final = 60.0
 REJECTED_SECONDS: Final = 15.0
+MAX_AHEAD: Final = 8
+"""Choices of pods that the other scheduler has not rejected, at which the loop pauses: the further
+the shadow is ahead, the more it decides on guesses of its own, and each of them has to be taken out
+of the node table for a judgement."""
+AHEAD_SECONDS: Final = 2.0
+"""How long a choice counts so. One that is held for longer waits for something else than its turn,
+such as a volume."""
 MAX_HELD: Final = 64
-"""Choices that hold nodes. At this number the loop pauses, as a scheduler does whose binds are
-slow. Of pods that the other scheduler had rejected before, which may stay for ever, the oldest hold
-ends instead."""
+"""Choices that hold nodes. Of fresh pods no slot is given back above that, so that the loop pauses;
+of pods rejected before, which may stay for ever, the oldest hold ends."""
 
 _GATED: Final = "SchedulingGated"
 
@@ -57,8 +63,8 @@ class Choice:
     ties: NDArray[np.int32] | None = None
     #: Monotonic time at which the hold ends; None before it began, and afterwards.
     deadline: float | None = None
-    #: Whether it takes one of the slots of the loop.
-    slot: bool = False
+    #: Monotonic time at which it gives back its slot of the loop; None: it has none.
+    slot: float | None = None
 
 
 class Choices:
@@ -74,9 +80,13 @@ class Choices:
         self._clock = clock
         self._number = 0
         self._by_uid: dict[str, Choice] = {}
+        #: Those whose pods are assumed or about to be, in the order of choice.
+        self._placed: dict[str, Choice] = {}
         #: Holds in the order of their deadlines: of fresh pods, and of those rejected before.
         self._fresh: dict[str, Choice] = {}
         self._rejected: dict[str, Choice] = {}
+        #: Choices that have a slot, in the order of the times at which they give it back.
+        self._ahead: dict[str, Choice] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -95,11 +105,11 @@ class Choices:
     def attempted(self, attempt: Attempt) -> None:
         """Note a choice right after its cycle; the choice of a failed attempt is forgotten."""
         uid = attempt.info.uid
+        self.forget(uid)
         if attempt.failure is not None or attempt.result is None:
-            self._by_uid.pop(uid, None)
             return
         self._number += 1
-        self._by_uid[uid] = Choice(
+        self._by_uid[uid] = self._placed[uid] = Choice(
             uid,
             attempt.node_name,
             self._clock.now(),
@@ -115,15 +125,15 @@ class Choices:
         if choice is None or choice.attempt is not attempt:
             self._engine.abandon(attempt)
             return False
-        seconds = REJECTED_SECONDS if choice.rejected else FRESH_SECONDS
-        choice.deadline = self._clock.monotonic() + seconds
+        now = self._clock.monotonic()
         if choice.rejected:
+            choice.deadline = now + REJECTED_SECONDS
             self._rejected[choice.uid] = choice
             if len(self._rejected) > MAX_HELD:
                 self.release(next(iter(self._rejected.values())))
         else:
-            self._fresh[choice.uid] = choice
-            choice.slot = True
+            choice.deadline, choice.slot = now + FRESH_SECONDS, now + AHEAD_SECONDS
+            self._fresh[choice.uid] = self._ahead[choice.uid] = choice
             self._slots.take()
         self.on_timer()
         return True
@@ -135,7 +145,8 @@ class Choices:
 
         The pod stays assumed where a binding is about to confirm it.
         """
-        choice = self._by_uid.pop(uid, None)
+        choice = self._by_uid.get(uid)
+        self.forget(uid)
         if choice is not None and choice.deadline is not None:
             attempt = self._end(choice)
             self._engine.unreserve(attempt)
@@ -157,26 +168,34 @@ class Choices:
     def forget(self, uid: str) -> None:
         """Drop the choice of an attempt that failed after it."""
         self._by_uid.pop(uid, None)
+        self._placed.pop(uid, None)
 
     def _end(self, choice: Choice) -> Attempt:
         assert choice.attempt is not None
         choice.deadline = None
-        if choice.slot:
-            choice.slot = False
-            self._slots.release()
+        self._give_back(choice)
+        self._placed.pop(choice.uid, None)
         self._fresh.pop(choice.uid, None)
         self._rejected.pop(choice.uid, None)
         return choice.attempt
 
+    def _give_back(self, choice: Choice) -> None:
+        """Give back the slot."""
+        if self._ahead.pop(choice.uid, None) is not None:
+            choice.slot = None
+            self._slots.release()
+
     # -- TimedWork -------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Return the monotonic time at which the next hold ends."""
-        deadlines = [each.deadline for each in self._first() if each.deadline is not None]
-        return min(deadlines, default=None)
+        """Return the monotonic time at which the next hold ends or slot is given back."""
+        times = [each.deadline for each in _first(self._fresh, self._rejected)]
+        if len(self._fresh) < MAX_HELD:
+            times += [each.slot for each in _first(self._ahead)]
+        return min((each for each in times if each is not None), default=None)
 
     def run_due(self) -> None:
-        """End the holds whose time is over."""
+        """End the holds, and give back the slots, whose time is over."""
         now = self._clock.monotonic()
         for held in (self._fresh, self._rejected):
             while held:
@@ -184,22 +203,22 @@ class Choices:
                 if choice.deadline is None or choice.deadline > now:
                     break
                 self.release(choice)
-
-    def _first(self) -> Iterator[Choice]:
-        for held in (self._fresh, self._rejected):
-            if held:
-                yield next(iter(held.values()))
+        while self._ahead and len(self._fresh) < MAX_HELD:
+            choice = next(iter(self._ahead.values()))
+            if choice.slot is None or choice.slot > now:
+                break
+            self._give_back(choice)
 
     # -- states of the node table ----------------------------------------------------------------
 
     def assumed(self) -> list[Choice]:
         """Return the choices whose pods are assumed, in the order of choice."""
         is_assumed = self._engine.cache.is_assumed
-        return [
-            each
-            for each in self._by_uid.values()
-            if each.attempt is not None and is_assumed(each.uid)
-        ]
+        return [each for each in self._placed.values() if is_assumed(each.uid)]
+
+
+def _first(*ordered: dict[str, Choice]) -> Iterator[Choice]:
+    return (next(iter(each.values())) for each in ordered if each)
 
 
 def rejection_of(pod: Pod) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.api.pod import Pod
 from scheduler.cache import Cache
@@ -18,7 +18,6 @@ from scheduler.engine import Attempt
 from scheduler.explain.records import QueueState
 from scheduler.explain.records.shadow import ShadowPod, Verdict
 from scheduler.framework import Clock
-from scheduler.offline.happenings import Happenings
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.event_handlers import EventHandlers
@@ -28,6 +27,9 @@ from scheduler.shadow.choices import Choice, Choices, rejection_of
 from scheduler.shadow.doubts import Doubts
 from scheduler.shadow.judging import MAX_MESSAGE, Judgement, Look, judge, judge_late
 from scheduler.shadow.tally import Tally
+
+if TYPE_CHECKING:
+    from scheduler.offline.happenings import Happenings
 
 _errors = LimitedLog(__name__)
 

@@ -6,8 +6,9 @@ Where the service expects such a part there is one that does nothing. Below all 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from random import Random
 from typing import Any, TypeVar, cast
 
@@ -15,13 +16,12 @@ from config import Configuration
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.client.clock import Clock, SystemClock
-from scheduler.client.custom_resources import resource_of
-from scheduler.client.errors import ApiError
 from scheduler.client.fence import OpenFence
 from scheduler.client.read_only import READ_ONLY, ReadOnlyTransport
 from scheduler.client.rest import ApiClient
-from scheduler.framework import Listers, ObjectKey, Status, WriteConflictError, error
+from scheduler.framework import Listers, Status, WriteConflictError, error
 from scheduler.metrics import SchedulerMetrics
+from scheduler.service.api_reads import ApiReads
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.object_waits import ObjectWaits
@@ -29,8 +29,6 @@ from scheduler.service.stages.connections import Connections, limiter
 from scheduler.shadow.following import FollowingCycle
 
 R = TypeVar("R")
-
-NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,11 @@ class ReadingConnections(Connections):
         return UnsentWrites(self.client, waits, known)
 
 
-class UnsentWrites:
+class UnsentWrites(ApiReads):
     """Implements `framework.ApiWriter`: reads, and reports writes as done that are not sent."""
 
     def __init__(self, client: ApiClient, waits: ObjectWaits, known: Listers) -> None:
-        self._client = client
-        self._waits = waits
+        super().__init__(client, waits)
         self._known = known
 
     async def bind(
@@ -63,25 +60,9 @@ class UnsentWrites:
         """Fail: no binding cycle gets here."""
         return error(f"pod {pod.key} is not bound: {READ_ONLY}")
 
-    async def get(self, plural: str, name: str, namespace: str) -> Any | None:
-        """Read an object from the API server; None: not found."""
-        try:
-            return await self._client.get(resource_of(plural), name, namespace)
-        except ApiError as failed:
-            if failed.status == NOT_FOUND:
-                return None
-            raise
-
-    async def list(self, plural: str, namespace: str, *, field_selector: str, limit: int) -> Any:
-        """Return at most `limit` objects of a namespace that the field selector matches."""
-        resource = resource_of(plural)
-        return await self._client.list(
-            resource, namespace, field_selector=field_selector, limit=limit
-        )
-
     async def create(self, plural: str, namespace: str, body: Mapping[str, Any]) -> Any:
         """Fail: what would be created cannot be known."""
-        raise WriteConflictError(f"{plural} are not created: {READ_ONLY}", NOT_FOUND)
+        raise WriteConflictError(f"{plural} are not created: {READ_ONLY}", HTTPStatus.NOT_FOUND)
 
     async def patch(
         self,
@@ -96,15 +77,11 @@ class UnsentWrites:
         """Return the object as it is known, without a request."""
         found = self._known[plural].get(name, namespace)
         if found is None:
-            raise WriteConflictError(f"{plural} {name} does not exist", NOT_FOUND)
+            raise WriteConflictError(f"{plural} {name} does not exist", HTTPStatus.NOT_FOUND)
         return found
 
     async def delete(self, plural: str, name: str, namespace: str, uid: str = "") -> None:
         """Delete nothing."""
-
-    async def wait_for(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:
-        """Wait until `look` returns no objects to wait for; False after `seconds`."""
-        return await self._waits.until(look, seconds)
 
     async def status_written(self, uids: Iterable[str]) -> None:
         """Return at once: nothing is under way."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from config import Configuration
 from scheduler.api.pod import Pod
@@ -19,7 +19,6 @@ from scheduler.controllers.kubelet_rejections import RejectedPods
 from scheduler.explain.records.shadow import PendingPod, ShadowSummary
 from scheduler.framework import Permission, Registry
 from scheduler.metrics import SchedulerMetrics
-from scheduler.offline.happenings import Happenings
 from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.options import RunOptions
 from scheduler.service.permissions.declarations import Parts, declared
@@ -31,11 +30,14 @@ from scheduler.service.stages.reflectors import build_reflectors
 from scheduler.service.stages.scheduling import Scheduling, build_scheduling
 from scheduler.service.stages.state import State, build_state
 from scheduler.shadow.assessing import Assessor
-from scheduler.shadow.choices import MAX_HELD, Choices, rejection_of
+from scheduler.shadow.choices import MAX_AHEAD, Choices, rejection_of
 from scheduler.shadow.following import Follower, FollowingCycle, FollowingHandlers
 from scheduler.shadow.judging import MAX_MESSAGE, same_reasons
 from scheduler.shadow.tally import Tally
 from scheduler.shadow.unsent import connect
+
+if TYPE_CHECKING:
+    from scheduler.offline.happenings import Happenings
 
 READING: Final = ("get", "list", "watch")
 MAX_COMPARED: Final = 5000
@@ -60,14 +62,12 @@ class ShadowWiring:
         await self.profiles.close()
         await self.state.extender_transport.close()
 
-    def keep_happenings(self) -> Happenings:
+    def keep(self, happenings: Happenings) -> None:
         """Keep what happens from now on, for a replay."""
-        found = Happenings(self.tally.names)
         stores = self.state.listers.stores
         objects = {plural: store.list() for plural, store in stores.items()}
-        found.begin(objects, self.connections.clock.now())
-        self.handlers.happenings = found
-        return found
+        happenings.begin(objects, self.connections.clock.now())
+        self.handlers.happenings = happenings
 
     def pods(self) -> Iterator[Pod]:
         """Yield the pods of the followed names."""
@@ -155,7 +155,7 @@ def wire(
     """
     connections = connect(configuration, transport, metrics=metrics, clock=clock)
     state = build_state(connections)
-    state = replace(state, slots=BindingSlots(MAX_HELD, state.wake))
+    state = replace(state, slots=BindingSlots(MAX_AHEAD, state.wake))
     profiles = build_profiles(connections, state, registry, isolates=True)
     scheduling = build_scheduling(
         connections, state, profiles, RunOptions().pod_max_in_unschedulable_pods
