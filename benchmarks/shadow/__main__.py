@@ -56,24 +56,15 @@ of another profile, one with a token that may write; the scheduler alone, and ku
 @click.option("--rate", default=100.0, help="Pods a second.")
 @click.option("--seed", default=1)
 @click.option("--restarts", default=0, help="How often the API server starts anew meanwhile.")
+@click.option("--profile", default=0, help="Seconds to profile the API server; see --keep.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep logs in this folder.")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
-def main(
-    names: tuple[str, ...],
-    nodes: int,
-    pods: int,
-    rate: float,
-    seed: int,
-    restarts: int,
-    keep: Path | None,
-    output: Path | None,
-) -> None:
+def main(names: tuple[str, ...], keep: Path | None, output: Path | None, **size: Any) -> None:
     """Compare, print the figures; exit code 1 if a bar is missed."""
     found: dict[str, Any] = {}
     missed = False
     for name in names:
-        size = {"nodes": nodes, "pods": pods, "rate": rate, "seed": seed, "restarts": restarts}
-        plan = Plan(**{**size, **SCENARIOS[name]})
+        plan = Plan(**size, **SCENARIOS[name])
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary) if keep is None else keep / name
             folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -65,6 +65,8 @@ class Plan:
     may_write: bool = False
     #: How often the API server starts anew meanwhile.
     restarts: int = 0
+    #: Seconds for which the API server is profiled from the first pod on; 0: it is not.
+    profile: int = 0
 
 
 @dataclass(slots=True)
@@ -96,7 +98,7 @@ def run(plan: Plan, directory: Path) -> Outcome:
     with audited(directory) as (plane, log):
         pods = fill(plane, plan)
         force = start_force(plane, plan)
-        with _beside(plane, plan, directory) as shadow:
+        with _beside(plane, plan, directory) as shadow, _profiled(plane, plan, directory):
             pids = {
                 "API server": plane.api_server.pid,
                 "etcd": plane.etcd.pid,
@@ -128,6 +130,22 @@ def run(plan: Plan, directory: Path) -> Outcome:
         Counter(each["requestURI"].partition("?")[0] for each in requests if _is_refused(each))
     )
     return outcome
+
+
+@contextmanager
+def _profiled(plane: ControlPlane, plan: Plan, directory: Path) -> Iterator[None]:
+    """Profile CPU and allocations of the API server, for `go tool pprof`."""
+    if not plan.profile:
+        yield
+        return
+    with ExitStack() as stack:
+        for kind in ("profile", "allocs"):
+            path = f"/debug/pprof/{kind}?seconds={plan.profile}"
+            output = stack.enter_context((directory / f"api-server.{kind}").open("wb"))
+            command = [plane.binaries.kubectl, f"--kubeconfig={plane.kubeconfig}", "get", "--raw"]
+            process = subprocess.Popen([*command, path], stdout=output)
+            stack.callback(process.wait)
+        yield
 
 
 @contextmanager
