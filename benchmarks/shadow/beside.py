@@ -142,8 +142,10 @@ def _profiled(plane: ControlPlane, plan: Plan, directory: Path) -> Iterator[None
         for kind in ("profile", "allocs"):
             path = f"/debug/pprof/{kind}?seconds={plan.profile}"
             output = stack.enter_context((directory / f"api-server.{kind}").open("wb"))
-            command = [plane.binaries.kubectl, f"--kubeconfig={plane.kubeconfig}", "get", "--raw"]
-            process = subprocess.Popen([*command, path], stdout=output)
+            user = f"--kubeconfig={plane.kubeconfig}"
+            process = subprocess.Popen(
+                [str(plane.binaries.kubectl), user, "get", "--raw", path], stdout=output
+            )
             stack.callback(process.wait)
         yield
 
