@@ -128,7 +128,7 @@ class Load:
 
 
 class Faults:
-    """What goes wrong, in turn."""
+    """Faults of the cluster, in turn."""
 
     def __init__(self, plane: ControlPlane, force: ManagedProcess, plan: Plan) -> None:
         self._plane = plane

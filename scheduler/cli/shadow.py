@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import sys
@@ -35,12 +36,14 @@ node that does not fit here, or a pod that would have waited. Pods that wait are
 reasons.
 
 Without --config the default profile decides. A profile named as one of --of serves for its pods,
-and the only profile of a file for all. Ctrl-C ends it early, with the summary.
+and the only profile of a file for all. Ctrl-C ends it early, with the summary; a second Ctrl-C ends
+it at once.
 
 \b
-Exit codes: 0 compared; 2 wrong options or configuration; 3 an assertion does not hold;
-5 the API server cannot be reached; 6 rights are missing; 10 no pod has the scheduler name;
-11 nothing happened that could be compared.
+Exit codes: 0 compared; 1 another error; 2 wrong options or configuration;
+3 an assertion does not hold; 5 the API server cannot be reached; 6 rights are missing;
+10 no pod has the scheduler name; 11 nothing happened that could be compared;
+130 stopped by a second signal.
 
 \b
 Examples:
@@ -54,6 +57,7 @@ LIVE_SECONDS: Final = 1.0
 ROWS: Final = 20
 REPORT_ROWS: Final = 500
 MAX_NAMES: Final = 5
+EXIT_FORCED: Final = 130
 
 
 def _checked(read: Callable[[str], object]) -> Callable[..., str | None]:
@@ -184,11 +188,14 @@ def command(ctx: click.Context, /, *, cluster: Cluster, **values: Any) -> None:
     """Follow the cluster, then report."""
     import uvloop
 
+    from scheduler.cli.simulation_output import check_writable
     from scheduler.explain.records.shadow_wording import figures
     from scheduler.service.garbage_collection import collect_seldom
 
     collect_seldom()
     report_file, texts = values.pop("report_file"), values.pop("assertions")
+    if report_file:
+        check_writable(report_file, "--report")
     asked = Asked(**values, assertions=_parsed(texts), cluster=cluster)
     end = uvloop.run(_follow(asked))
     _print(end.summary, asked.output)
@@ -282,6 +289,27 @@ class End:
     others: list[str]
 
 
+class _Stop:
+    """SIGINT and SIGTERM: the first ends the comparison, another one the process."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        #: Set once there is something to report at the end.
+        self.following = False
+        self._task = asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):
+                asyncio.get_running_loop().add_signal_handler(number, self)
+
+    def __call__(self) -> None:
+        if self.event.is_set():
+            # A replay runs in a thread, which the interpreter would wait for.
+            os._exit(EXIT_FORCED)
+        self.event.set()
+        if not self.following and self._task is not None:
+            self._task.cancel()
+
+
 async def _follow(asked: Asked) -> End:
     """Follow the cluster until the end."""
     from scheduler.client.configuration import load_configuration
@@ -293,10 +321,7 @@ async def _follow(asked: Asked) -> End:
     from scheduler.shadow.running import NotPermittedError, UnreachableError, following
     from scheduler.shadow.serving import served
 
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = _Stop()
     try:
         configuration, registry = _configuration(asked)
         kubeconfig = asked.cluster.kubeconfig
@@ -307,12 +332,20 @@ async def _follow(asked: Asked) -> End:
         async with ReadOnlyTransport(found) as transport:
             wiring = _wired(configuration, registry, transport)
             async with served(asked.address, wiring), following(wiring):
+                stop.following = True
                 keep_what_exists()
                 happenings = _kept(wiring) if asked.counterfactual else None
-                await _watch(asked, wiring, stop)
+                await _watch(asked, wiring, stop.event)
                 wiring.follower.doubts.settle()
                 end = End(wiring.summary(ROWS), wiring.summary(REPORT_ROWS), _other_names(wiring))
         return await _replayed(end, happenings, configuration, registry)
+    except asyncio.CancelledError:
+        if not stop.event.is_set():
+            raise
+        raise CommandError(
+            "stopped before the first lists had arrived: nothing was compared",
+            exit_codes.NOTHING_HAPPENED,
+        ) from None
     except ConfigurationError as error:
         raise CommandError(str(error), exit_codes.BAD_INPUT) from error
     except ClientConfigurationError as error:

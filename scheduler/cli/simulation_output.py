@@ -277,14 +277,28 @@ def write_junit(path: str, runs: Sequence[SimulatedRun], checks: Sequence[Check]
 
 def write_whole(path: str, text: str) -> None:
     """Write a file as a whole, or not at all. Raises CommandError."""
-    target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    beside = _beside(path)
     try:
         beside.write_text(text, encoding="utf-8")
-        beside.replace(target)
+        beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise CommandError(f"{path}: {error.strerror}") from error
+
+
+def check_writable(path: str, option: str) -> None:
+    """Refuse a file that cannot be written, before anything runs. Raises click.BadParameter."""
+    beside = _beside(path)
+    try:
+        beside.touch()
+        beside.unlink()
+    except OSError as error:
+        raise click.BadParameter(f"{path}: {error.strerror}", param_hint=f"'{option}'") from error
+
+
+def _beside(path: str) -> Path:
+    target = Path(path)
+    return target.with_name(f".{target.name}.{os.getpid()}")
 
 
 def refuse_report_without_plots() -> None:

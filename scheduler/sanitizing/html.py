@@ -1,6 +1,6 @@
 """HTML of reports: one file that needs nothing else, and no scripts.
 
-Every text is escaped here; `content` and `parts` are HTML already.
+Every text is escaped here; `content` and `parts` are HTML already, made with `shown`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
+
+from scheduler.sanitizing.escaping import escaped
 
 MAX_ROWS: Final = 500
 """Rows of one table."""
@@ -41,6 +43,15 @@ summary{cursor:pointer;margin:.5rem 0}
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
+def shown(text: str) -> str:
+    r"""Return the HTML of a text; what hides text or changes its direction is written out.
+
+    >>> shown("<b>\u202e")
+    '&lt;b&gt;\\u202e'
+    """
+    return escape(escaped(text))
+
+
 def page(title: str, parts: Iterable[str]) -> str:
     """Return the page; empty parts are left out."""
     return (
@@ -71,7 +82,8 @@ def table(
         return " class=number" if index in right else "" if index else " class=name"
 
     def line(cells: Sequence[str], tag: str) -> str:
-        made = (f"<{tag}{kind(index)}>{escape(each)}</{tag}>" for index, each in enumerate(cells))
+        texts = map(shown, cells)
+        made = (f"<{tag}{kind(index)}>{each}</{tag}>" for index, each in enumerate(texts))
         return f"<tr>{''.join(made)}</tr>"
 
     more = len(rows) - MAX_ROWS

@@ -1,4 +1,4 @@
-"""What writers of plugins share: reads by request, and waiting for objects."""
+"""Base of the writers of plugins: reads by request, and waiting for objects."""
 
 from __future__ import annotations
 

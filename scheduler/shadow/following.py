@@ -213,8 +213,11 @@ class FollowingHandlers(EventHandlers):
             super()._pod(delta)
             self._follower.doubts.applied(new.uid, number)
             return
-        elif old is None and not new.spec.node_name and self._ours(new):
-            self._follower.seen(new)
+        elif old is None and self._ours(new):
+            if new.spec.node_name:
+                self._follower.tally.unseen += 1
+            else:
+                self._follower.seen(new)
         super()._pod(delta)
 
     def _unscheduled_updated(self, old: Pod, new: Pod) -> None:

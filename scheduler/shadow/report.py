@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from html import escape
 
 from scheduler.build_info import build_info
 from scheduler.explain.records.shadow import Counterfactual, PendingPod, ShadowPod, ShadowSummary
 from scheduler.explain.records.shadow_wording import MEANINGS, compared, percent, sentence
 from scheduler.explain.records.wording import counted, span
-from scheduler.sanitizing.html import folded, page, table
+from scheduler.sanitizing.html import folded, page, shown, table
 
 WIDTH, HEIGHT = 600, 120
 """Size of a plot."""
@@ -32,9 +31,9 @@ def _parts(
     summary: ShadowSummary, configuration: str, command: str, failed: list[str]
 ) -> Iterator[str]:
     yield "<h1>Shadow</h1>"
-    yield f'<p class="verdict">{escape(sentence(summary))}</p>'
-    yield from (f'<p class="bad">Does not hold: {escape(each)}</p>' for each in failed)
-    yield f"<p>{escape(_span(summary))}</p>"
+    yield f'<p class="verdict">{shown(sentence(summary))}</p>'
+    yield from (f'<p class="bad">Does not hold: {shown(each)}</p>' for each in failed)
+    yield f"<p>{shown(_span(summary))}</p>"
     yield _verdicts(summary)
     yield _causes(summary)
     yield _differences(summary.differing)
@@ -42,10 +41,10 @@ def _parts(
     if summary.counterfactual is not None:
         yield from _counterfactual(summary.counterfactual)
     text = configuration or "The default profile decided."
-    yield f"<h2>Configuration</h2>{folded('What decided', f'<pre>{escape(text)}</pre>')}"
-    yield f"<h2>How to repeat it</h2><pre>{escape(command)}</pre>"
+    yield f"<h2>Configuration</h2>{folded('What decided', f'<pre>{shown(text)}</pre>')}"
+    yield f"<h2>How to repeat it</h2><pre>{shown(command)}</pre>"
     yield (
-        f"<p>kubestow {escape(build_info().version)}. The scheduler in force decided on states "
+        f"<p>kubestow {shown(build_info().version)}. The scheduler in force decided on states "
         "that nobody else has seen: docs/shadow.md says what a comparison can hide.</p>"
     )
 
@@ -76,6 +75,7 @@ def _verdicts(summary: ShadowSummary) -> str:
             ("late", summary.late, "decided here only when the binding arrived"),
             ("preempting", summary.preempting, "attempts for which pods would have been evicted"),
             ("gone", summary.gone, "deleted before the other scheduler had placed them"),
+            ("unseen", summary.unseen, "not compared: they had a node when they were seen first"),
         )
         if count
     ]
@@ -126,7 +126,7 @@ def _counterfactual(found: Counterfactual) -> Iterator[str]:
     yield table(caption, ["figure", "there", "here"], rows, (1, 2))
     for name, words in (("cpu_allocation", "CPU requested (%)"), ("waiting", "pods waiting")):
         yield _curves(found, name, words)
-    yield "<ul>" + "".join(f"<li>{escape(each)}</li>" for each in found.notes) + "</ul>"
+    yield "<ul>" + "".join(f"<li>{shown(each)}</li>" for each in found.notes) + "</ul>"
 
 
 def _curves(found: Counterfactual, name: str, words: str) -> str:
@@ -148,9 +148,9 @@ def _curves(found: Counterfactual, name: str, words: str) -> str:
         )
         legend.append(f'<span style="color:{colour}">{side}</span>')
     return (
-        f"<figure><figcaption>{escape(words)}: {' and '.join(legend)}, from 0 to {top:.4g} over "
+        f"<figure><figcaption>{shown(words)}: {' and '.join(legend)}, from 0 to {top:.4g} over "
         f'{span(found.seconds)}</figcaption><svg viewBox="0 -4 {WIDTH} {HEIGHT + 8}" role="img" '
-        f'aria-label="{escape(words)}">{"".join(lines)}</svg></figure>'
+        f'aria-label="{shown(words)}">{"".join(lines)}</svg></figure>'
     )
 
 

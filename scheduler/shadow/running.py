@@ -51,7 +51,7 @@ async def following(wiring: ShadowWiring) -> AsyncIterator[None]:
         try:
             await _synced(wiring)
             wiring.state.subscriptions.publish_synced()
-            wiring.tally.began = clock.now()
+            wiring.tally.begin(wiring.time.now())
             tasks.append(group.create_task(wiring.scheduling.loop.run(), name="scheduling loop"))
             yield
         finally:
@@ -96,6 +96,8 @@ async def _synced(wiring: ShadowWiring) -> None:
         if missing is not None and refused is not None and now - refused > FORBIDDEN_SECONDS:
             raise NotPermittedError(missing)
         await clock.sleep(LOOK_SECONDS)
+    if (missing := permissions.ready()) is not None:
+        raise NotPermittedError(missing)
 
 
 async def until(

@@ -27,9 +27,13 @@ class Tally:
         self.sooner = 0
         self.sooner_seconds = 0.0
         self.preempting = 0
-        self.gone = self.late = 0
+        self.gone = self.late = self.unseen = 0
         #: Called with each judgement.
         self.listeners: list[Callable[[ShadowPod], None]] = []
+
+    def begin(self, now: float) -> None:
+        """Begin, once the first lists have arrived."""
+        self.began, self.unseen = now, 0
 
     def add(self, judged: ShadowPod) -> None:
         """Count one judgement."""
@@ -80,6 +84,7 @@ class Tally:
             preempting=self.preempting,
             late=self.late,
             gone=self.gone,
+            unseen=self.unseen,
             waiting_both=len(both),
             waiting_same_reason=len(alike),
             waiting_there=len(there),

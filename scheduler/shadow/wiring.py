@@ -33,6 +33,7 @@ from scheduler.shadow.assessing import Assessor
 from scheduler.shadow.choices import MAX_AHEAD, Choices, rejection_of
 from scheduler.shadow.following import Follower, FollowingCycle, FollowingHandlers
 from scheduler.shadow.judging import MAX_MESSAGE, same_reasons
+from scheduler.shadow.steady_time import SteadyTime
 from scheduler.shadow.tally import Tally
 from scheduler.shadow.unsent import connect
 
@@ -56,6 +57,7 @@ class ShadowWiring:
     reflectors: tuple[Reflector[Any], ...]
     follower: Follower
     tally: Tally
+    time: SteadyTime
 
     async def close(self) -> None:
         """End plugins' processes and close the connections to extenders."""
@@ -66,7 +68,7 @@ class ShadowWiring:
         """Keep what happens from now on, for a replay."""
         stores = self.state.listers.stores
         objects = {plural: store.list() for plural, store in stores.items()}
-        happenings.begin(objects, self.connections.clock.now())
+        happenings.begin(objects, self.time.now())
         self.handlers.happenings = happenings
 
     def pods(self) -> Iterator[Pod]:
@@ -83,7 +85,7 @@ class ShadowWiring:
         pods = list(self.pods())
         pending = [each for each in pods if not each.spec.node_name]
         return self.tally.summary(
-            self.connections.clock.now(),
+            self.time.now(),
             nodes=self.state.cache.table.node_count,
             pods=len(pods),
             pending=[
@@ -160,17 +162,17 @@ def wire(
     scheduling = build_scheduling(
         connections, state, profiles, RunOptions().pod_max_in_unschedulable_pods
     )
-    clock = connections.clock
-    choices = Choices(scheduling.engine, scheduling.queue, state.slots, clock)
+    time = SteadyTime(connections.clock)
+    choices = Choices(scheduling.engine, scheduling.queue, state.slots, time)
     assert isinstance(scheduling.binding, FollowingCycle)
     scheduling.binding.choices = choices
-    tally = Tally([each.scheduler_name for each in configuration.profiles], clock.now())
+    tally = Tally([each.scheduler_name for each in configuration.profiles], time.now())
     follower = Follower(
         choices,
-        Assessor(scheduling.engine, clock),
+        Assessor(scheduling.engine, connections.clock),
         state.cache,
         scheduling.queue,
-        clock,
+        time,
         tally,
     )
     scheduling.decisions.on_attempt = follower.attempted
@@ -181,18 +183,22 @@ def wire(
     handlers = _handlers(connections, state, profiles, scheduling, follower)
     reflectors = build_reflectors(connections, state, profiles, scheduling, handlers)
     wiring = ShadowWiring(
-        connections, state, profiles, scheduling, handlers, reflectors, follower, tally
+        connections, state, profiles, scheduling, handlers, reflectors, follower, tally, time
     )
     metrics.add_source(wiring.report)
     return wiring
 
 
 def declare(state: State, profiles: Profiles, scheduling: Scheduling) -> None:
-    """Declare the permissions to read, at the start."""
+    """Declare the permissions to read, at the start: all are required.
+
+    A scheduler goes on without some objects, such as volumes. A comparison would be wrong.
+    """
     plugins = profiles.plugins()
     watched = watched_plurals(scheduling.registered, plugins, state.subscriptions.plurals)
     parts = Parts(plugins=plugins, watched=watched, serving=False)
-    state.permissions.declare(reading(declared(parts)))
+    permissions = reading(declared(parts))
+    state.permissions.declare(replace(each, without="") for each in permissions)
 
 
 def reading(permissions: Iterable[Permission]) -> Iterator[Permission]:

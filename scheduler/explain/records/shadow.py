@@ -143,6 +143,9 @@ class ShadowSummary(DebugPage, frozen=True, tag="ShadowSummary"):
     """Pods that the shadow decided only when their binding arrived."""
     gone: int = 0
     """Pods that went away before the other scheduler had placed them."""
+    unseen: int = 0
+    """Pods that had a node when they were seen first, so that nothing was compared: bound while the
+    connection was lost, or created with a node."""
     waiting_both: int = 0
     waiting_same_reason: int = 0
     """The part of `waiting_both` whose reasons are the same."""

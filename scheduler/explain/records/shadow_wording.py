@@ -57,6 +57,8 @@ def _shares(summary: ShadowSummary) -> Iterator[str]:
 
 
 def _further(summary: ShadowSummary) -> Iterator[str]:
+    if summary.unseen:
+        yield f"{counted(summary.unseen, 'pod')} not compared, with a node when first seen"
     if summary.sooner:
         yield f"{counted(summary.sooner, 'pod')} sooner"
     if summary.waiting_there:
@@ -94,6 +96,7 @@ def figures(summary: ShadowSummary) -> dict[str, float]:
         "preempting": summary.preempting,
         "late": summary.late,
         "gone": summary.gone,
+        "unseen": summary.unseen,
         "waiting_both": summary.waiting_both,
         "waiting_same_reason": summary.waiting_same_reason,
         "waiting_there": summary.waiting_there,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from devtools.embedded_service import bind, node
+from devtools.embedded_service import bind, node, until
 from scheduler.cli import exit_codes
 from simulator import EmbeddedCluster, FaultRule
 from tests.integration.shadow.stage import pod, reject
@@ -77,14 +78,47 @@ async def test_a_failed_assertion_is_named(
     page = tmp_path / "report.html"
     arguments = ("--for", "2s", "--assert", "waiting_here == 0", "--report", str(page))
     code, out, err = await command(*arguments, "--counterfactual")
-    assert "if its decisions had held, in 2s" in out
+    assert "if its decisions had held, in " in out
     assert "If its decisions had held" in page.read_text()
     assert "Does not hold: waiting_here == 0" in page.read_text()
     assert "kubestow shadow --for 2s " in page.read_text()
     assert code == exit_codes.DOES_NOT_FIT
     assert "does not hold: waiting_here == 0" in err
-    assert out.startswith("0 decisions of default-scheduler in 2s")
+    assert out.startswith("0 decisions of default-scheduler in ")
     assert "default/a: 0/1 nodes are available: 1 Insufficient cpu" in out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_ends_it_with_summary_and_report(
+    cluster: EmbeddedCluster, command: Command, tmp_path: Path, number: signal.Signals
+) -> None:
+    cluster.create(node("n1"))
+    cluster.create(pod("a", cpu="9"))
+    reject(cluster, "a", "0/1 nodes are available: 1 Insufficient cpu.")
+    page = tmp_path / "report.html"
+    process = await command.start("--report", str(page))
+    assert process.stderr is not None
+    assert (await process.stderr.readline()).startswith(b"following default-scheduler")
+    await asyncio.sleep(0.5)
+    process.send_signal(number)
+    out, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert out.startswith(b"0 decisions of default-scheduler in ")
+    assert "default/a" in page.read_text()
+
+
+async def test_a_signal_before_the_first_lists_ends_it_at_once(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    cluster.faults.add(FaultRule(action="silence", verb="list", resource="pods"))
+    cluster.create(node("n1"))
+    process = await command.start("--for", "1h")
+    await until(lambda: cluster.faults.describe()[0]["acted"], "the list of pods")
+    process.terminate()
+    _, err = await process.communicate()
+    assert process.returncode == exit_codes.NOTHING_HAPPENED
+    assert b"stopped before the first lists had arrived" in err
+    assert b"Traceback" not in err
 
 
 async def test_a_name_that_no_pod_has(cluster: EmbeddedCluster, command: Command) -> None:
@@ -99,15 +133,19 @@ async def test_nothing_happens(cluster: EmbeddedCluster, command: Command) -> No
     cluster.create(node("n1"))
     cluster.create(pod("a", nodeName="n1"))
     code, _, err = await command("--for", "1s")
-    assert code == exit_codes.NOTHING_HAPPENED
+    assert code == exit_codes.NOTHING_HAPPENED, err
     assert "nothing happened that could be compared" in err
 
 
-async def test_rights_that_are_missing(cluster: EmbeddedCluster, command: Command) -> None:
-    cluster.faults.add(FaultRule(action="error", verb="list", resource="pods", code=403))
+# A scheduler goes on without volumes; what is compared without them would be wrong.
+@pytest.mark.parametrize("resource", ["pods", "persistentvolumes"])
+async def test_rights_that_are_missing(
+    cluster: EmbeddedCluster, command: Command, resource: str
+) -> None:
+    cluster.faults.add(FaultRule(action="error", verb="list", resource=resource, code=403))
     code, _, err = await command("--for", "1s")
     assert code == exit_codes.NOT_PERMITTED
-    assert "resources: [pods], verbs: [list, watch]" in err
+    assert f"resources: [{resource}], verbs: [list, watch]" in err
     assert "config rbac --shadow" in err
 
 

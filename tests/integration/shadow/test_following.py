@@ -152,6 +152,32 @@ async def test_holds_end_by_themselves(cluster: EmbeddedCluster) -> None:
         assert len(wiring.follower.choices) == 2, "the choices stay"
 
 
+async def test_a_pod_that_has_a_node_when_it_is_seen_is_counted_and_not_judged(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1"))
+    cluster.create(pod("before", nodeName="n1"))
+    async with shadow(cluster) as wiring:
+        cluster.create(pod("late", nodeName="n1"))
+        await until(lambda: wiring.summary().unseen == 1)
+        assert wiring.summary().judged == 0
+
+
+async def test_a_jump_of_the_wall_clock_places_nothing_sooner(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1"))
+    async with shadow(cluster) as wiring:
+        seen = listen(wiring)
+        cluster.create(pod("a"))
+        await chosen(wiring, cluster, "a")
+        reject(cluster, "a", "no")
+        await until(lambda: assumed(wiring) == 0)
+        wiring.connections.clock._epoch += 7200.0  # type: ignore[attr-defined]
+        bind(cluster, "a", "n1")
+        (found,) = await judged(wiring, seen, 1)
+        assert found.sooner < 3600.0
+        assert wiring.summary().now - wiring.tally.began < 3600.0
+
+
 async def test_a_deleted_pod_leaves_nothing(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     async with shadow(cluster) as wiring:

@@ -167,6 +167,20 @@ def test_a_comparison_controls_no_terminal(
     assert "title" in ended.out
 
 
+def test_hostile_scheduler_names_control_no_terminal(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = ShadowSummary(began=0.0, now=1.0, names=(HOSTILE,), judged=0, verdicts={})
+
+    async def follow(_: object) -> End:
+        return End(summary, summary, [HOSTILE])
+
+    monkeypatch.setattr("scheduler.cli.shadow._follow", follow)
+    ended = shell("shadow")
+    assert (ended.code, controls(ended.out), controls(ended.err)) == (10, set(), set())
+    assert "title" in ended.err
+
+
 class Replayed:
     """Stands for a replay whose file has hostile texts."""
 

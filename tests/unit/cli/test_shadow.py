@@ -37,17 +37,35 @@ SUMMARY = ShadowSummary(
     [
         (("--for", "soon"), "write 30s, 10m, 2h or 1d"),
         (("--for", "0s"), "write 30s, 10m, 2h or 1d"),
+        (("--for", "0"), "write 30s, 10m, 2h or 1d"),
+        (("--for", "-5m"), "write 30s, 10m, 2h or 1d"),
         (("--listen", "8080"), "write 127.0.0.1:8080"),
         (("--listen", ":99999"), "write 127.0.0.1:8080"),
         (("--assert", "agrement > 9"), "did you mean agreement?"),
         (("--assert", "import os"), "--assert"),
+        (("--assert", "agreement >= ninety"), "there is no figure ninety"),
+        (("--assert", ""), "--assert"),
+        (("--report", "/nowhere/page.html"), "/nowhere/page.html: No such file or directory"),
         (("--config", "/nowhere.yaml"), "/nowhere.yaml"),
+        (("--plugin-dir", "/nowhere"), "/nowhere"),
     ],
 )
 def test_bad_input_is_a_sentence(shell: Shell, arguments: tuple[str, ...], text: str) -> None:
     ended = shell("shadow", *arguments)
     assert ended.code == 2
     assert text in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_configuration_that_is_refused_names_the_field(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{plugins: {score: {enabled: [{name: NodeResourcesFitt}]}}}]\n"
+    )
+    ended = shell("shadow", "--config", str(path))
+    assert ended.code == 2
+    assert "NodeResourcesFitt" in ended.err
     assert "Traceback" not in ended.err
 
 

@@ -67,6 +67,21 @@ def test_it_begins_with_the_answer() -> None:
     assert "kubestow shadow --for 10m" in page
 
 
+def test_no_text_hides_another_or_changes_its_direction() -> None:
+    hostile = "a\u202eb\x1b[2J\u200b"
+    judged = ShadowPod(
+        pod=hostile, uid="u", profile="p", verdict=Verdict.WOULD_NOT_FIT, there=hostile, bound=1.0,
+        plugin=hostile, message=hostile,
+    )  # fmt: skip
+    pending = PendingPod(pod=hostile, profile="p", message=hostile, message_there=hostile)
+    summary = msgspec.structs.replace(
+        SUMMARY, names=(hostile,), differing=(judged,), pending=(pending,)
+    )
+    page = report(summary, hostile, hostile, [hostile])
+    assert not {"\u202e", "\x1b", "\u200b"} & set(page)
+    assert "a\\u202eb" in page
+
+
 def test_foreign_texts_are_escaped_and_nothing_is_loaded() -> None:
     page = report(SUMMARY, "profiles: <script>", "x", [])
     assert "<script" not in page

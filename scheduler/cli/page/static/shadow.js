@@ -68,7 +68,8 @@ export function Shadow({ every = EVERY }) {
       <${Facts} facts=${[...facts(page),
         ["nodes and pods", `${number(page.nodes)} and ${number(page.pods)}`],
         ["decided here only when the binding arrived", page.late ? number(page.late) : ""],
-        ["deleted before they were placed there", page.gone ? number(page.gone) : ""]]} />
+        ["deleted before they were placed there", page.gone ? number(page.gone) : ""],
+        ["not compared, with a node when first seen", page.unseen ? number(page.unseen) : ""]]} />
       ${page.causes.length > 0 && html`<h2>Because of</h2>
         <${Table} caption="Causes" columns=${CAUSES} rows=${page.causes} id=${(each) => `${each.verdict} ${each.plugin}`} />`}
       <h2>Last differences</h2>
