@@ -174,8 +174,8 @@ class Follower:
 
     def gone(self, pod: Pod) -> None:
         """Note that a pending pod was deleted."""
-        self._numbers.pop(pod.uid, None)
-        if self.choices.take(pod.uid) is not None:
+        self.choices.take(pod.uid)
+        if self._numbers.pop(pod.uid, None) is not None:
             self.tally.gone += 1
 
 

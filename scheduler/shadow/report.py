@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from scheduler.build_info import build_info
 from scheduler.explain.records.shadow import Counterfactual, PendingPod, ShadowPod, ShadowSummary
-from scheduler.explain.records.shadow_wording import MEANINGS, compared, percent, sentence
+from scheduler.explain.records.shadow_wording import MEANINGS, SIDES, compared, percent, sentence
 from scheduler.explain.records.wording import counted, span
 from scheduler.sanitizing.html import folded, page, shown, table
 
@@ -34,7 +34,9 @@ def _parts(
     yield f'<p class="verdict">{shown(sentence(summary))}</p>'
     yield from (f'<p class="bad">Does not hold: {shown(each)}</p>' for each in failed)
     yield f"<p>{shown(_span(summary))}</p>"
+    yield f"<p>{shown(SIDES.format(' and '.join(summary.names)))}</p>"
     yield _verdicts(summary)
+    yield _besides(summary)
     yield _causes(summary)
     yield _differences(summary.differing)
     yield _waiting(summary)
@@ -64,8 +66,13 @@ def _verdicts(summary: ShadowSummary) -> str:
         for verdict, meaning in MEANINGS.items()
         if (count := summary.verdicts.get(verdict, 0))
     ]
-    rows += [
-        [name, f"{count:,}", "", meaning]
+    headings = ["verdict", "pods", "share", "meaning"]
+    return "<h2>Verdicts</h2>" + table(f"{summary.judged:,} pods", headings, rows, (1, 2))
+
+
+def _besides(summary: ShadowSummary) -> str:
+    rows = [
+        [name, f"{count:,}", meaning]
         for name, count, meaning in (
             (
                 "sooner",
@@ -79,8 +86,7 @@ def _verdicts(summary: ShadowSummary) -> str:
         )
         if count
     ]
-    headings = ["verdict", "pods", "share", "meaning"]
-    return "<h2>Verdicts</h2>" + table(f"{summary.judged:,} pods", headings, rows, (1, 2))
+    return table("Besides", ["figure", "pods", "meaning"], rows, (1,)) if rows else ""
 
 
 def _causes(summary: ShadowSummary) -> str:

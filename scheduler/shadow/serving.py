@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from scheduler.explain.records.shadow_wording import sentence
+from scheduler.explain.records.shadow_wording import SIDES, sentence
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving import json_body
 from scheduler.service.serving.server import HttpsServer
@@ -57,7 +57,11 @@ class ShadowEndpoints:
 
     def _page(self) -> bytes:
         summary = self._wiring.summary(PAGE_ROWS)
-        return json_body.encode({**msgspec.to_builtins(summary), "sentence": sentence(summary)})
+        words = {
+            "sentence": sentence(summary),
+            "sides": SIDES.format(" and ".join(summary.names)),
+        }
+        return json_body.encode({**msgspec.to_builtins(summary), **words})
 
     def _health(self, path: str) -> web.Response:
         missing = self._wiring.state.permissions.ready()

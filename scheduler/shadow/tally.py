@@ -58,11 +58,13 @@ class Tally:
         nodes: int = 0,
         pods: int = 0,
         pending: Sequence[PendingPod] = (),
+        more: int = 0,
         rows: int = 20,
     ) -> ShadowSummary:
         """Return the sums so far, with at most `rows` of the pods that differ or wait.
 
-        `pending` are all pods without a node about which somebody has said anything.
+        `pending` are all pods without a node about which somebody has said anything; `more` are
+        not looked at.
         """
         both = [each for each in pending if not each.here and each.message_there]
         there = [each for each in pending if each.here]
@@ -89,6 +91,7 @@ class Tally:
             waiting_same_reason=len(alike),
             waiting_there=len(there),
             waiting_here=len(here),
+            waiting_more=more,
             pods=pods,
             nodes=nodes,
             differing=tuple(self.differing)[: -rows - 1 : -1] if rows else (),

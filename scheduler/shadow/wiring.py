@@ -93,6 +93,7 @@ class ShadowWiring:
                 for each in pending[:MAX_COMPARED]
                 if (found := self._pending(each)) is not None
             ],
+            more=max(0, len(pending) - MAX_COMPARED),
             rows=rows,
         )
 

@@ -44,6 +44,7 @@ class Shadow:
         self.answer = {
             "now": NOW,
             "sentence": SENTENCE,
+            "sides": "Here is the shadow, there is default-scheduler.",
             "judged": 3,
             "verdicts": {"same": 2, "other": 1},
             "causes": [{"verdict": "other", "plugin": "NodeResourcesFit", "pods": 1}],
@@ -88,6 +89,7 @@ async def test_it_begins_with_the_answer_and_has_one_view(page: Page) -> None:
     async with PageServer(Shadow()) as server:
         await open_page(page, server)
         text = await page.text()
+        assert "there is default-scheduler." in text
         assert text.index(SENTENCE) < text.lower().index("last differences")
         assert "NodeResourcesFit +50" in text
         assert "on node-4 for 1 m" in text

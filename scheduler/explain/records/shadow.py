@@ -153,6 +153,8 @@ class ShadowSummary(DebugPage, frozen=True, tag="ShadowSummary"):
     """Pods that the shadow has placed, and the other scheduler has rejected."""
     waiting_here: int = 0
     """Pods that wait here, and about which the other scheduler has said nothing."""
+    waiting_more: int = 0
+    """Further pods without a node, which are not compared: they are too many."""
     pods: int = 0
     """Pods of these names that exist, with or without a node."""
     nodes: int = 0

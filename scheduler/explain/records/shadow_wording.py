@@ -20,6 +20,12 @@ MEANINGS: Final = {
 }
 """Each verdict in words, in the order in which they are shown."""
 
+SIDES: Final = (
+    "Here is the shadow, there is {}. The same counts the same node, one with an equal total, and "
+    "one that was among the best when the pod was bound."
+)
+"""Explanation of the words of a summary, with the names that are followed."""
+
 _DIFFERENCES: Final = {
     Verdict.OTHER: ("other nodes", "mostly because of"),
     Verdict.WOULD_NOT_FIT: ("nodes that do not fit here", "mostly by"),
@@ -67,6 +73,8 @@ def _further(summary: ShadowSummary) -> Iterator[str]:
         unlike = summary.waiting_both - summary.waiting_same_reason
         other = f", {unlike} for another reason" if unlike else ""
         yield f"{counted(summary.waiting_both, 'pod')} waiting in both{other}"
+    if summary.waiting_more:
+        yield f"{counted(summary.waiting_more, 'more pod')} without a node, not compared"
 
 
 def percent(count: int, total: int) -> str:
@@ -101,6 +109,7 @@ def figures(summary: ShadowSummary) -> dict[str, float]:
         "waiting_same_reason": summary.waiting_same_reason,
         "waiting_there": summary.waiting_there,
         "waiting_here": summary.waiting_here,
+        "waiting_more": summary.waiting_more,
         "nodes": summary.nodes,
         "pods": summary.pods,
     }

@@ -183,9 +183,12 @@ async def test_a_deleted_pod_leaves_nothing(cluster: EmbeddedCluster) -> None:
     async with shadow(cluster) as wiring:
         cluster.create(pod("a"))
         await chosen(wiring, cluster, "a")
+        cluster.create(pod("waits", cpu="9"))
+        await until(lambda: wiring.scheduling.queue.statistics().unschedulable == 1)
         delete(cluster, "a")
+        delete(cluster, "waits")
         await until(lambda: assumed(wiring) == 0)
-        assert wiring.summary().gone == 1
+        await until(lambda: wiring.summary().gone == 2)
         assert wiring.state.slots.taken == 0
         assert len(wiring.follower.choices) == 0
 

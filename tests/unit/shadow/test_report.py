@@ -60,11 +60,21 @@ def test_it_begins_with_the_answer() -> None:
         "the same, 1.2 % other nodes, mostly because of NodeResourcesBalancedAllocation; 3 pods"
     )
     assert "Does not hold: agreement == 100" in page
+    assert "Here is the shadow, there is default-scheduler." in page
     assert "NodeResourcesFit +50" in page
     assert "on n3 for 1m" in page
     assert "would evict a/low on n4" in page
     assert "the same reason" in page
     assert "kubestow shadow --for 10m" in page
+
+
+def test_pods_that_are_not_compared_are_said_to_be() -> None:
+    summary = msgspec.structs.replace(SUMMARY, unseen=2, waiting_more=5000)
+    assert lines_of(summary)[0].endswith(
+        "; 2 pods not compared, with a node when first seen; 3 pods sooner; 1 pod placed here and "
+        "waiting there; 1 pod waiting in both, 1 for another reason; 5000 more pods without a "
+        "node, not compared"
+    )
 
 
 def test_no_text_hides_another_or_changes_its_direction() -> None:

@@ -65,6 +65,7 @@ export function Shadow({ every = EVERY }) {
     <${Pending} answer=${answer} what="the shadow" />
     ${page && html`
       <p class="headline"><${Text} of=${page.sentence} limit=${1000} /></p>
+      <p><${Text} of=${page.sides} limit=${1000} /></p>
       <${Facts} facts=${[...facts(page),
         ["nodes and pods", `${number(page.nodes)} and ${number(page.pods)}`],
         ["decided here only when the binding arrived", page.late ? number(page.late) : ""],
