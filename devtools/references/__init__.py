@@ -25,7 +25,7 @@ from devtools.references import (
 
 FILES: Final[Mapping[str, Callable[[], str]]] = {
     **badges.FILES,
-    "commands.md": commands.page,
+    **commands.FILES,
     "configuration-reference.md": configuration.page,
     "debug-pages.md": debug_pages.page,
     "debug-pages.schema.json": debug_pages.schema_text,

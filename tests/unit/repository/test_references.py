@@ -38,14 +38,15 @@ def test_every_command_has_a_section() -> None:
                 found += paths(click.Context(below, parent=context, info_name=name))
         return found
 
-    headings = re.findall(r"^##+ (.+)$", commands.page(), re.MULTILINE)
+    text = "".join(page() for page in commands.FILES.values())
+    headings = re.findall(r"^##+ (.+)$", text, re.MULTILINE)
     assert headings == paths(commands.root())
 
 
 def test_the_page_leaves_the_program_as_it_is() -> None:
     """In a process of its own, where nothing has called the program before."""
     code = (
-        "from devtools.references import commands; commands.page()\n"
+        "from devtools.references import commands; commands.index(); commands.page('Use')\n"
         "from scheduler.cli.main import program; program(['-h'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -53,7 +54,7 @@ def test_the_page_leaves_the_program_as_it_is() -> None:
 
 
 def test_every_flag_has_its_row() -> None:
-    rows = [line for line in commands.page().splitlines() if line.startswith("| `")]
+    rows = [line for line in commands.page("Use").splitlines() if line.startswith("| `")]
     assert [flag.name for flag in FLAGS if not any(f"--{flag.name}" in row for row in rows)] == []
 
 
