@@ -21,8 +21,8 @@ MEANINGS: Final = {
 """Each verdict in words, in the order in which they are shown."""
 
 SIDES: Final = (
-    "Here is the shadow, there is {}. The same counts the same node, one with an equal total, and "
-    "one that was among the best when the pod was bound."
+    'Here is the shadow, there is {}. "The same" covers the same node, a node with an equal total, '
+    "and a node that was among the best when the pod was bound."
 )
 """Explanation of the words of a summary, with the names that are followed."""
 
@@ -63,8 +63,6 @@ def _shares(summary: ShadowSummary) -> Iterator[str]:
 
 
 def _further(summary: ShadowSummary) -> Iterator[str]:
-    if summary.unseen:
-        yield f"{counted(summary.unseen, 'pod')} not compared, with a node when first seen"
     if summary.sooner:
         yield f"{counted(summary.sooner, 'pod')} sooner"
     if summary.waiting_there:
@@ -73,6 +71,8 @@ def _further(summary: ShadowSummary) -> Iterator[str]:
         unlike = summary.waiting_both - summary.waiting_same_reason
         other = f", {unlike} for another reason" if unlike else ""
         yield f"{counted(summary.waiting_both, 'pod')} waiting in both{other}"
+    if summary.unseen:
+        yield f"{counted(summary.unseen, 'pod')} with a node when first seen, not compared"
     if summary.waiting_more:
         yield f"{counted(summary.waiting_more, 'more pod')} without a node, not compared"
 
