@@ -38,7 +38,7 @@ from functools import partial
 import sys
 import time
 
-from scheduler.framework import unschedulable
+from kubestow.plugin import unschedulable
 
 
 class Apart:
