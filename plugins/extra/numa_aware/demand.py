@@ -12,7 +12,7 @@ Amounts = Mapping[str, int]
 """Resource to amount: millicores of CPU, whole units of everything else."""
 
 
-class Request(NamedTuple):
+class ZoneRequest(NamedTuple):
     """Amounts that one container, or the whole pod, wants from one zone."""
 
     amounts: Amounts
@@ -20,13 +20,13 @@ class Request(NamedTuple):
     stays: bool = True
 
 
-class Demand(NamedTuple):
+class ZoneDemand(NamedTuple):
     """The requests of a pod, by the scope of its node."""
 
-    containers: tuple[Request, ...]
-    pod: tuple[Request, ...]
+    containers: tuple[ZoneRequest, ...]
+    pod: tuple[ZoneRequest, ...]
 
-    def requests(self, scope: int) -> tuple[Request, ...]:
+    def requests(self, scope: int) -> tuple[ZoneRequest, ...]:
         """Return what is placed one after the other."""
         return self.containers if scope == CONTAINER else self.pod
 
@@ -49,7 +49,7 @@ class Demand(NamedTuple):
         return {name: each for name, each in total.items() if each} if cpus or devices else {}
 
 
-def demand_of(pod: Pod) -> Demand | None:
+def demand_of(pod: Pod) -> ZoneDemand | None:
     """Return what a pod wants from zones; None: every zone will do.
 
     Only pods of the QoS class Guaranteed get CPUs and memory of a zone, and every pod its devices.
@@ -58,10 +58,10 @@ def demand_of(pod: Pod) -> Demand | None:
     guaranteed = _guaranteed((*spec.init_containers, *spec.containers))
     requests = [
         *(
-            Request(_wanted(each, guaranteed), each.restart_policy == "Always")
+            ZoneRequest(_wanted(each, guaranteed), each.restart_policy == "Always")
             for each in spec.init_containers
         ),
-        *(Request(_wanted(each, guaranteed)) for each in spec.containers),
+        *(ZoneRequest(_wanted(each, guaranteed)) for each in spec.containers),
     ]
     requests = [each for each in requests if each.amounts]
     if not requests:
@@ -69,7 +69,7 @@ def demand_of(pod: Pod) -> Demand | None:
     whole = incoming_requests(pod)
     total = {"cpu": whole.milli_cpu, "memory": whole.memory, **dict(whole.scalars)}
     wanted = {name: each for name, each in total.items() if each and _counts(name, guaranteed)}
-    return Demand(tuple(requests), (Request(wanted),))
+    return ZoneDemand(tuple(requests), (ZoneRequest(wanted),))
 
 
 def _guaranteed(containers: Iterable[Container]) -> bool:

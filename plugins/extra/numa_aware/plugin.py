@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from plugins.extra.numa_aware.demand import Amounts, Demand, demand_of
+from plugins.extra.numa_aware.demand import Amounts, ZoneDemand, demand_of
 from plugins.extra.numa_aware.topology import (
     CONTAINER,
     POD,
@@ -226,7 +226,7 @@ class NumaAware(BasePlugin):
     # -- decisions -------------------------------------------------------------------------------
 
     def _codes(self, state: CycleState, rows: Rows) -> Codes:
-        demand: Demand = state.read(NAME)
+        demand: ZoneDemand = state.read(NAME)
         columns = self._follow(state.now)
         codes = np.zeros(len(rows), dtype=np.int32)
         scopes = columns.scope[rows]
@@ -245,7 +245,7 @@ class NumaAware(BasePlugin):
         return codes
 
     def _scores(self, state: CycleState, rows: Rows) -> Int64Column:
-        demand: Demand = state.read(NAME)
+        demand: ZoneDemand = state.read(NAME)
         columns = self._follow(state.now)
         scores = np.zeros(len(rows), dtype=np.int64)
         scopes = columns.scope[rows]

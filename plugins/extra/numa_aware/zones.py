@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from plugins.extra.numa_aware.demand import Amounts, Request
+from plugins.extra.numa_aware.demand import Amounts, ZoneRequest
 from plugins.extra.numa_aware.topology import Topology, is_native
 from scheduler.framework import MAX_NODE_SCORE, BoolColumn, Int64Column, Rows
 
@@ -75,7 +75,7 @@ class ZoneColumns:
         self.invalid = np.pad(self.invalid, (0, more))
 
     def place(
-        self, rows: Rows, requests: Sequence[Request], *, reserved: bool = True
+        self, rows: Rows, requests: Sequence[ZoneRequest], *, reserved: bool = True
     ) -> tuple[BoolColumn, Int64Column]:
         """Place the requests one after the other, each in the lowest zone that has enough.
 
