@@ -18,7 +18,7 @@ from simulator.deferral import is_uncharged
 from simulator.errors import ApiError, forbidden
 from simulator.gates import QUOTA_GATE
 from simulator.objects import JsonObject, dig
-from simulator.quota_evaluators import Evaluator, evaluator_of, in_scopes
+from simulator.quota_evaluators import QuotaEvaluator, evaluator_of, in_scopes
 from simulator.quota_usage import (
     Amounts,
     added,
@@ -68,7 +68,7 @@ class QuotaAdmission:
             self._api.replace(self._quotas, quota, {**quota.obj, "status": status}, request.options)
 
     def _check(
-        self, request: AdmissionRequest, evaluator: Evaluator, quotas: list[Version]
+        self, request: AdmissionRequest, evaluator: QuotaEvaluator, quotas: list[Version]
     ) -> list[_Charge]:
         limiting = []
         for quota in quotas:
@@ -89,7 +89,7 @@ class QuotaAdmission:
         charges = [_charge(request, quota, requested) for quota in limiting] if requested else []
         return [charge for charge in charges if charge is not None]
 
-    def _requested(self, request: AdmissionRequest, evaluator: Evaluator) -> Amounts:
+    def _requested(self, request: AdmissionRequest, evaluator: QuotaEvaluator) -> Amounts:
         """Return what the write adds. The controller handles decreases, as in v1.37."""
         now = request.clock.now()
         requested = evaluator.usage(request.obj, now)

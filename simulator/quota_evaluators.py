@@ -29,7 +29,7 @@ from simulator.store import Store
 _LEGACY: Final = ("configmaps", "secrets", "replicationcontrollers", "resourcequotas")
 
 
-class Evaluator(NamedTuple):
+class QuotaEvaluator(NamedTuple):
     """Usage computation for the objects of one resource."""
 
     handles: Callable[[str, str], bool]
@@ -64,19 +64,21 @@ def _in_no_scope(_obj: JsonObject, _scope: Scope) -> bool:
     return False
 
 
-_SPECIAL: Final[Mapping[str, Evaluator]] = {
-    "pods": Evaluator(_creates_or_resizes, is_pod_key, pod_usage, must_specify, pod_in_scope),
-    "persistentvolumeclaims": Evaluator(
+_SPECIAL: Final[Mapping[str, QuotaEvaluator]] = {
+    "pods": QuotaEvaluator(_creates_or_resizes, is_pod_key, pod_usage, must_specify, pod_in_scope),
+    "persistentvolumeclaims": QuotaEvaluator(
         _writes, is_claim_key, claim_usage, _nothing_missing, _in_no_scope
     ),
-    "services": Evaluator(_writes, is_service_key, service_usage, _nothing_missing, _in_no_scope),
+    "services": QuotaEvaluator(
+        _writes, is_service_key, service_usage, _nothing_missing, _in_no_scope
+    ),
 }
 
 
-def evaluator_of(resource: Resource, store: Store) -> Evaluator:
+def evaluator_of(resource: Resource, store: Store) -> QuotaEvaluator:
     """Return the evaluator of a kind; objects of kinds without their own are only counted."""
     if resource.table == "resourceclaims.resource.k8s.io":
-        return Evaluator(
+        return QuotaEvaluator(
             _creates,
             is_device_claim_key,
             DeviceClaimUsage(store),
@@ -91,7 +93,7 @@ def evaluator_of(resource: Resource, store: Store) -> Evaluator:
     if resource.table in _LEGACY:
         keys.append(resource.table)
     charged = dict.fromkeys(keys, ONE)
-    return Evaluator(
+    return QuotaEvaluator(
         _creates,
         charged.__contains__,
         lambda _obj, _now: dict(charged),
@@ -115,6 +117,6 @@ def scopes_of(quota: JsonObject) -> list[Scope]:
     return found
 
 
-def in_scopes(evaluator: Evaluator, quota: JsonObject, obj: JsonObject) -> bool:
+def in_scopes(evaluator: QuotaEvaluator, quota: JsonObject, obj: JsonObject) -> bool:
     """Whether a quota is about an object at all, keys aside."""
     return all(evaluator.in_scope(obj, scope) for scope in scopes_of(quota))

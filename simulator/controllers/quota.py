@@ -19,7 +19,7 @@ from simulator.deferral import is_uncharged
 from simulator.gates import QUOTA_GATE, FeatureGates
 from simulator.objects import JsonObject, dig
 from simulator.quota_admission import QUOTAS
-from simulator.quota_evaluators import Evaluator, evaluator_of, in_scopes
+from simulator.quota_evaluators import QuotaEvaluator, evaluator_of, in_scopes
 from simulator.quota_usage import (
     ZERO,
     Amounts,
@@ -49,7 +49,7 @@ class QuotaController:
         self._api = api
         self._gates = gates
         self._quotas = api.resources.of_kind("v1", "ResourceQuota")
-        self._evaluators: dict[str, Evaluator] = {
+        self._evaluators: dict[str, QuotaEvaluator] = {
             row.table: evaluator_of(row, api.store)
             for row in api.resources
             if row.namespaced and not row.storage
@@ -160,7 +160,9 @@ class QuotaController:
             total = added(total, mine)
         return total
 
-    def _usage(self, table: str, evaluator: Evaluator, version: Version, now: float) -> Amounts:
+    def _usage(
+        self, table: str, evaluator: QuotaEvaluator, version: Version, now: float
+    ) -> Amounts:
         key = (table, version.namespace, version.name)
         deferring = table == "pods" and self._gates.enabled(QUOTA_GATE)
         kept = self._used.get(key)
