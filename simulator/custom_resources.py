@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-from simulator.errors import Cause, invalid_value, required_field, unsupported_value
+from simulator.errors import FieldCause, invalid_value, required_field, unsupported_value
 from simulator.objects import JsonObject, dig, format_time, parse_time
 from simulator.printing import NAME, Cell, Column, human_duration
 from simulator.resources import RESOURCES, Resource, ResourceTable, View
@@ -63,18 +63,18 @@ class DefinitionStrategy(Strategy):
             ],
         }
 
-    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Check names and versions."""
         return validate_metadata(obj) + _definition_causes(obj)
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
-    ) -> list[Cause]:
+    ) -> list[FieldCause]:
         """Check names and versions."""
         return super().validate_update(obj, old, around) + _definition_causes(obj)
 
 
-def _definition_causes(obj: JsonObject) -> list[Cause]:
+def _definition_causes(obj: JsonObject) -> list[FieldCause]:
     spec = obj["spec"]
     group, plural = str(spec.get("group", "")), str(dig(spec, "names", "plural") or "")
     causes = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from simulator.errors import Cause, forbidden_field, invalid_value, required_field
+from simulator.errors import FieldCause, forbidden_field, invalid_value, required_field
 from simulator.objects import JsonObject, dig
 from simulator.resources import Resource
 from simulator.strategies import Strategy, Surroundings
@@ -28,20 +28,20 @@ _SELECTIONS: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSele
 class ClaimStrategy(Strategy):
     """ResourceClaims: the spec never changes, and neither does an allocation while it is set."""
 
-    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Check metadata and requests."""
         return super().validate_create(obj, around) + _request_causes(obj.get("spec"), "spec")
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
-    ) -> list[Cause]:
+    ) -> list[FieldCause]:
         """Check that the spec is the same."""
         causes = super().validate_update(obj, old, around)
         if obj.get("spec") != old.get("spec"):
             causes.append(invalid_value("spec", "{}", _IMMUTABLE))
         return causes
 
-    def validate_status(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_status(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Check the consumers, and that an allocation is not replaced by another."""
         meta, status = obj["metadata"], obj.get("status") or {}
         found = around.store.get(CLAIMS, meta.get("namespace", ""), meta["name"])
@@ -68,14 +68,14 @@ class ClaimStrategy(Strategy):
 class ClaimTemplateStrategy(Strategy):
     """ResourceClaimTemplates: the spec never changes."""
 
-    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Check metadata and requests."""
         inner = dig(obj, "spec", "spec")
         return super().validate_create(obj, around) + _request_causes(inner, "spec.spec")
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
-    ) -> list[Cause]:
+    ) -> list[FieldCause]:
         """Check that the spec is the same."""
         causes = super().validate_update(obj, old, around)
         if obj.get("spec") != old.get("spec"):
@@ -86,13 +86,13 @@ class ClaimTemplateStrategy(Strategy):
 class SliceStrategy(Strategy):
     """ResourceSlices: one way to select nodes, and a pool that never becomes another."""
 
-    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Check metadata, node selection and devices."""
         return super().validate_create(obj, around) + _slice_causes(obj.get("spec") or {})
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
-    ) -> list[Cause]:
+    ) -> list[FieldCause]:
         """Check as on create, and that driver, pool and node are the same."""
         causes = super().validate_update(obj, old, around)
         for path in (("driver",), ("pool", "name"), ("nodeName",)):
@@ -101,7 +101,7 @@ class SliceStrategy(Strategy):
         return causes + _slice_causes(obj.get("spec") or {})
 
 
-def _slice_causes(spec: JsonObject) -> list[Cause]:
+def _slice_causes(spec: JsonObject) -> list[FieldCause]:
     causes = [
         required_field(f"spec.{name}")
         for name, value in (
@@ -128,7 +128,7 @@ def _requests(spec: Any) -> Iterator[JsonObject]:
         yield from request.get("firstAvailable") or []
 
 
-def _request_causes(spec: Any, path: str) -> list[Cause]:
+def _request_causes(spec: Any, path: str) -> list[FieldCause]:
     requests = dig(spec or {}, "devices", "requests") or []
     where = f"{path}.devices.requests"
     causes = []

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from simulator.objects import JsonObject
 
 
-class Cause(NamedTuple):
+class FieldCause(NamedTuple):
     """One violated field rule. `reason` is a `metav1.CauseType` such as `FieldValueForbidden`."""
 
     reason: str
@@ -20,30 +20,30 @@ class Cause(NamedTuple):
     message: str
 
 
-def invalid_value(field: str, value: str, why: str) -> Cause:
+def invalid_value(field: str, value: str, why: str) -> FieldCause:
     """Describe a field whose value is wrong; `value` is printed as it is."""
-    return Cause("FieldValueInvalid", field, f"Invalid value: {value}: {why}")
+    return FieldCause("FieldValueInvalid", field, f"Invalid value: {value}: {why}")
 
 
-def forbidden_field(field: str, why: str) -> Cause:
+def forbidden_field(field: str, why: str) -> FieldCause:
     """Describe a field that may not be set, or not be changed."""
-    return Cause("FieldValueForbidden", field, f"Forbidden: {why}")
+    return FieldCause("FieldValueForbidden", field, f"Forbidden: {why}")
 
 
-def required_field(field: str, why: str = "") -> Cause:
+def required_field(field: str, why: str = "") -> FieldCause:
     """Describe a field that is missing."""
-    return Cause("FieldValueRequired", field, "Required value" + (f": {why}" if why else ""))
+    return FieldCause("FieldValueRequired", field, "Required value" + (f": {why}" if why else ""))
 
 
-def duplicate_value(field: str, value: str) -> Cause:
+def duplicate_value(field: str, value: str) -> FieldCause:
     """Describe a list member that may occur only once."""
-    return Cause("FieldValueDuplicate", field, f'Duplicate value: "{value}"')
+    return FieldCause("FieldValueDuplicate", field, f'Duplicate value: "{value}"')
 
 
-def unsupported_value(field: str, value: str, supported: Sequence[str]) -> Cause:
+def unsupported_value(field: str, value: str, supported: Sequence[str]) -> FieldCause:
     """Describe a value outside an enumeration."""
     listed = ", ".join(f'"{name}"' for name in supported)
-    return Cause(
+    return FieldCause(
         "FieldValueNotSupported", field, f'Unsupported value: "{value}": supported values: {listed}'
     )
 
@@ -114,7 +114,7 @@ def forbidden(plural: str, group: str, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", message, _details(name, group, plural))
 
 
-def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> ApiError:
+def invalid(kind: str, group: str, name: str, causes: Sequence[FieldCause]) -> ApiError:
     """422: validation failed; all causes at once."""
     texts = [f"{cause.field}: {cause.message}" for cause in causes]
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from simulator.errors import (
-    Cause,
+    FieldCause,
     bad_request,
     duplicate_value,
     invalid_value,
@@ -55,9 +55,9 @@ def check_form(kind: str, version: str, spec: JsonObject, path: str) -> None:
         )
 
 
-def validate_fallback(spec: JsonObject, path: str) -> list[Cause]:
+def validate_fallback(spec: JsonObject, path: str) -> list[FieldCause]:
     """Return violated rules of all constraints of a pod spec at `path`."""
-    causes: list[Cause] = []
+    causes: list[FieldCause] = []
     for place, entry in _constraints(spec):
         criteria = entry.get(FIELD)
         if not criteria:

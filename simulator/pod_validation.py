@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from simulator.errors import Cause, duplicate_value, forbidden_field, invalid_value
+from simulator.errors import FieldCause, duplicate_value, forbidden_field, invalid_value
 from simulator.objects import JsonObject, dig, encode_json
 from simulator.strategies import qualified_name_errors
 
@@ -25,9 +25,9 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS_PATH: Final = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
 
 
-def validate_gates(spec: JsonObject) -> list[Cause]:
+def validate_gates(spec: JsonObject) -> list[FieldCause]:
     """Check the gates of a new pod."""
-    causes: list[Cause] = []
+    causes: list[FieldCause] = []
     seen: set[str] = set()
     gates = spec.get("schedulingGates") or []
     if gates and spec.get("nodeName"):
@@ -45,7 +45,7 @@ def validate_gates(spec: JsonObject) -> list[Cause]:
     return causes
 
 
-def validate_pod_update(spec: JsonObject, old: JsonObject) -> list[Cause]:
+def validate_pod_update(spec: JsonObject, old: JsonObject) -> list[FieldCause]:
     """Check changes of a pod's spec."""
     if spec == old:
         return []
@@ -62,7 +62,7 @@ def validate_pod_update(spec: JsonObject, old: JsonObject) -> list[Cause]:
     return causes
 
 
-def _gate_changes(spec: JsonObject, old: JsonObject) -> list[Cause]:
+def _gate_changes(spec: JsonObject, old: JsonObject) -> list[FieldCause]:
     had = {gate.get("name") for gate in old.get("schedulingGates") or []}
     return [
         forbidden_field(
@@ -74,7 +74,7 @@ def _gate_changes(spec: JsonObject, old: JsonObject) -> list[Cause]:
     ]
 
 
-def _toleration_changes(spec: JsonObject, old: JsonObject) -> list[Cause]:
+def _toleration_changes(spec: JsonObject, old: JsonObject) -> list[FieldCause]:
     def identity(toleration: JsonObject) -> bytes:
         kept = {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
         return encode_json(sorted(kept.items()))
@@ -94,9 +94,9 @@ def _text(value: object) -> str:
     return encode_json(value).decode()
 
 
-def _narrowing(spec: JsonObject, old: JsonObject) -> list[Cause]:
+def _narrowing(spec: JsonObject, old: JsonObject) -> list[FieldCause]:
     """Check that node selector and required node affinity of a gated pod only gain terms."""
-    causes: list[Cause] = []
+    causes: list[FieldCause] = []
     new_selector, old_selector = spec.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if any(new_selector.get(key) != value for key, value in old_selector.items()):
         why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"

@@ -14,7 +14,7 @@ from scheduler.api.stored.notes import containers_of
 from scheduler.api.stored.pods import tolerate
 from scheduler.api.stored.priorities import class_of
 from simulator.deferral import mark_of
-from simulator.errors import Cause, forbidden, invalid_value, required_field
+from simulator.errors import FieldCause, forbidden, invalid_value, required_field
 from simulator.gates import QUOTA_GATE
 from simulator.objects import JsonObject, dig, format_time
 from simulator.pod_validation import validate_gates, validate_pod_update
@@ -56,7 +56,7 @@ def qos_class(spec: JsonObject) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def resized(obj: JsonObject, old: JsonObject) -> tuple[JsonObject, list[Cause]]:
+def resized(obj: JsonObject, old: JsonObject) -> tuple[JsonObject, list[FieldCause]]:
     """Return `old` after a write to pods/resize: only resources of its containers change.
 
     Returns the new object and the violated rules.
@@ -69,7 +69,7 @@ def resized(obj: JsonObject, old: JsonObject) -> tuple[JsonObject, list[Cause]]:
                 {**one, "resources": requested.get(one.get("name")) or one.get("resources") or {}}
                 for one in spec[part]
             ]
-    causes: list[Cause] = []
+    causes: list[FieldCause] = []
     before = qos_class(old["spec"])
     if qos_class(spec) != before:
         why = "Pod QOS Class may not change as a result of resizing"
@@ -113,7 +113,7 @@ class PodStrategy(Strategy):
                 status["conditions"].append(mark_of(around.clock.now()))
         obj["status"] = status
 
-    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Check metadata, containers and gates."""
         causes = validate_metadata(obj)
         spec = obj["spec"]
@@ -125,7 +125,7 @@ class PodStrategy(Strategy):
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
-    ) -> list[Cause]:
+    ) -> list[FieldCause]:
         """Return the errors of an update: the fields that may not change."""
         return super().validate_update(obj, old, around) + validate_pod_update(
             obj["spec"], old["spec"]

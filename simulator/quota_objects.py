@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from scheduler.api.quantity import NANO, QuantityError, parse
-from simulator.errors import ApiError, Cause, bad_request, invalid_value, unsupported_value
+from simulator.errors import ApiError, FieldCause, bad_request, invalid_value, unsupported_value
 from simulator.objects import JsonObject, dig, encode_json
 from simulator.quota_usage import COMPUTE, is_native_resource, is_pod_key
 from simulator.strategies import Strategy, Surroundings, qualified_name_errors, validate_metadata
@@ -53,8 +53,8 @@ def _is_integer_key(key: str) -> bool:
     return not qualified_name_errors(f"requests.{key}")
 
 
-def _amount_causes(path: str, listed: Any) -> list[Cause]:
-    causes: list[Cause] = []
+def _amount_causes(path: str, listed: Any) -> list[FieldCause]:
+    causes: list[FieldCause] = []
     for key, text in (listed or {}).items():
         where = f"{path}[{key}]"
         causes += [invalid_value(where, f'"{key}"', why) for why in qualified_name_errors(key)]
@@ -91,7 +91,7 @@ def _fits_scope(key: str, scope: str) -> bool:
     return True
 
 
-def _scope_causes(spec: JsonObject) -> list[Cause]:
+def _scope_causes(spec: JsonObject) -> list[FieldCause]:
     names = [str(name) for name in spec.get("scopes") or ()]
     causes = [
         unsupported_value("spec.scopes", name, _SCOPES) for name in names if name not in _SCOPES
@@ -143,7 +143,7 @@ class QuotaStrategy(Strategy):
         obj.setdefault("spec", {})
         _read_amounts(obj)
 
-    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Check keys, amounts and scopes."""
         spec = obj["spec"]
         return (
@@ -154,7 +154,7 @@ class QuotaStrategy(Strategy):
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
-    ) -> list[Cause]:
+    ) -> list[FieldCause]:
         """Return the errors of an update: those of a creation, and changed scopes."""
         causes = super().validate_update(obj, old, around)
         spec, before = obj["spec"], old.get("spec") or {}
@@ -165,7 +165,7 @@ class QuotaStrategy(Strategy):
                 causes.append(invalid_value(f"spec.{name}", shown, "field is immutable"))
         return causes
 
-    def validate_status(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_status(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Check the amounts of the status, from which later charges are computed."""
         status = obj.get("status") or {}
         try:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from simulator.errors import Cause, invalid_value, required_field, unsupported_value
+from simulator.errors import FieldCause, invalid_value, required_field, unsupported_value
 from simulator.objects import JsonObject, copy_tree, encode_json
 
 PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
@@ -83,7 +83,7 @@ def fill_defaults(value: Any, schema: Mapping[str, Any]) -> None:
                 fill_defaults(each, more)
 
 
-def causes_of(obj: JsonObject, schema: Mapping[str, Any]) -> list[Cause]:
+def causes_of(obj: JsonObject, schema: Mapping[str, Any]) -> list[FieldCause]:
     """Return the violated rules of an object."""
     own = {key: each for key, each in obj.items() if key not in _HEAD}
     known = schema.get("properties") or {}
@@ -92,7 +92,7 @@ def causes_of(obj: JsonObject, schema: Mapping[str, Any]) -> list[Cause]:
     return list(_causes(own, {**schema, "properties": without, "required": required}, ""))
 
 
-def _causes(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _causes(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldCause]:
     if schema.get(INT_OR_STRING):
         if not isinstance(value, int | str) or isinstance(value, bool):
             yield _wrong(path, value, "must be of type integer or string")
@@ -119,7 +119,7 @@ def _causes(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[Cause]
             yield from _causes(each, schema["items"], f"{path}[{index}]")
 
 
-def _limits(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _limits(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldCause]:
     if "enum" in schema and value not in schema["enum"]:
         yield unsupported_value(path, str(value), [str(each) for each in schema["enum"]])
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -138,7 +138,7 @@ def _limits(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[Cause]
 
 def _sizes(
     value: str | list[Any], schema: Mapping[str, Any], path: str, of: str, unit: str
-) -> Iterator[Cause]:
+) -> Iterator[FieldCause]:
     least, most = schema.get(f"min{of}", 0), schema.get(f"max{of}", len(value))
     if len(value) < least:
         yield _wrong(path, value, f"should have at least {least} {unit}")
@@ -146,6 +146,6 @@ def _sizes(
         yield _wrong(path, value, f"should have at most {most} {unit}")
 
 
-def _wrong(path: str, value: Any, rule: str) -> Cause:
+def _wrong(path: str, value: Any, rule: str) -> FieldCause:
     shown = encode_json(value).decode()
     return invalid_value(path or "<root>", shown[:200], f"{path} in body {rule}")

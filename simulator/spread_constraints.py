@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from simulator.errors import (
-    Cause,
+    FieldCause,
     duplicate_value,
     invalid_value,
     required_field,
@@ -22,12 +22,12 @@ _WHEN: Final = ("DoNotSchedule", "ScheduleAnyway")
 _POSITIVE: Final = "must be greater than zero"
 
 
-def validate_spread(spec: JsonObject, path: str) -> list[Cause]:
+def validate_spread(spec: JsonObject, path: str) -> list[FieldCause]:
     """Return violated rules of the constraints of a pod spec at `path`."""
     entries: Any = spec.get("topologySpreadConstraints")
     if not isinstance(entries, list):
         return []
-    causes: list[Cause] = []
+    causes: list[FieldCause] = []
     for place, entry in enumerate(entries):
         where = f"{path}.topologySpreadConstraints[{place}]"
         causes += _basics(entry, where)
@@ -45,8 +45,8 @@ def _identity(entry: JsonObject) -> tuple[str, str]:
     return str(entry.get("topologyKey", "")), str(entry.get("whenUnsatisfiable", ""))
 
 
-def _basics(entry: JsonObject, where: str) -> list[Cause]:
-    causes: list[Cause] = []
+def _basics(entry: JsonObject, where: str) -> list[FieldCause]:
+    causes: list[FieldCause] = []
     skew, domains, when = entry.get("maxSkew", 0), entry.get("minDomains"), _identity(entry)[1]
     if skew <= 0:
         causes.append(invalid_value(f"{where}.maxSkew", encode_json(skew).decode(), _POSITIVE))

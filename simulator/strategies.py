@@ -15,7 +15,7 @@ from typing import Any, Final
 from scheduler.api.stored import Notes, admit, default
 from simulator.admission import Personality
 from simulator.clock import SimClock
-from simulator.errors import ApiError, Cause, forbidden, forbidden_field, invalid_value
+from simulator.errors import ApiError, FieldCause, forbidden, forbidden_field, invalid_value
 from simulator.existing import InStore
 from simulator.gates import default_of
 from simulator.objects import JsonObject, dig
@@ -89,11 +89,11 @@ def qualified_name_errors(value: str) -> list[str]:
     return errors
 
 
-def validate_metadata(obj: JsonObject) -> list[Cause]:
+def validate_metadata(obj: JsonObject) -> list[FieldCause]:
     """Check name and labels of any object."""
     meta = obj["metadata"]
     name = meta.get("name", "")
-    causes: list[Cause] = []
+    causes: list[FieldCause] = []
     if not _NAME.fullmatch(name) or len(name) > 253:
         causes.append(invalid_value("metadata.name", f'"{name}"', _NAME_RULE))
     for key, value in (meta.get("labels") or {}).items():
@@ -137,17 +137,17 @@ class Strategy:
             else:
                 obj.pop("status", None)
 
-    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Return violated rules of a new object."""
         return validate_metadata(obj)
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
-    ) -> list[Cause]:
+    ) -> list[FieldCause]:
         """Return violated rules of a change; the name cannot change, so labels are checked."""
         return [] if obj["metadata"] == old["metadata"] else validate_metadata(obj)
 
-    def validate_status(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_status(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Return violated rules of a write to the status subresource. Must not change anything."""
         return []
 
@@ -196,7 +196,7 @@ class PriorityClassStrategy(Strategy):
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
-    ) -> list[Cause]:
+    ) -> list[FieldCause]:
         """Check immutable fields."""
         causes = super().validate_update(obj, old, around)
         for name in ("value", "preemptionPolicy"):

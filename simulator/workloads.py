@@ -17,7 +17,7 @@ from simulator.device_strategies import (
     DeviceClassStrategy,
     SliceStrategy,
 )
-from simulator.errors import Cause, invalid_value, required_field
+from simulator.errors import FieldCause, invalid_value, required_field
 from simulator.objects import JsonObject, dig
 from simulator.pods import PodStrategy
 from simulator.quota_objects import QuotaStrategy
@@ -54,7 +54,7 @@ class WorkloadStrategy(Strategy):
         if isinstance(pod_spec, dict):
             default_spec(pod_spec)
 
-    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Check metadata, and that the selector exists and matches the template."""
         causes = super().validate_create(obj, around)
         spec = obj["spec"]
@@ -68,12 +68,12 @@ class WorkloadStrategy(Strategy):
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
-    ) -> list[Cause]:
+    ) -> list[FieldCause]:
         """Check metadata, and the template as on create."""
         return super().validate_update(obj, old, around) + _validate_template(obj)
 
 
-def _validate_template(obj: JsonObject, path: tuple[str, ...] = TEMPLATE) -> list[Cause]:
+def _validate_template(obj: JsonObject, path: tuple[str, ...] = TEMPLATE) -> list[FieldCause]:
     spec = dig(obj, *path)
     return validate_spread(spec, ".".join(path)) if isinstance(spec, dict) else []
 
@@ -124,7 +124,7 @@ class JobStrategy(WorkloadStrategy):
 class ReplicationControllerStrategy(WorkloadStrategy):
     """ReplicationControllers: their selector is a plain map, which nothing here checks."""
 
-    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Check metadata and template."""
         return Strategy.validate_create(self, obj, around) + _validate_template(obj)
 
@@ -144,13 +144,13 @@ class CronJobStrategy(Strategy):
         if isinstance(pod_spec, dict):
             default_spec(pod_spec)
 
-    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
+    def validate_create(self, obj: JsonObject, around: Surroundings) -> list[FieldCause]:
         """Check metadata and template."""
         return super().validate_create(obj, around) + _validate_template(obj, self._PATH)
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
-    ) -> list[Cause]:
+    ) -> list[FieldCause]:
         """Check metadata and template."""
         causes = super().validate_update(obj, old, around)
         return causes + _validate_template(obj, self._PATH)
