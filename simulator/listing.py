@@ -26,7 +26,7 @@ _SNAPSHOTS: Final = 8
 """Kept states of tables for paging; more pages in flight rebuild theirs from history."""
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """One page of a list."""
 
     versions: list[Version]
@@ -77,7 +77,7 @@ class Lister:
         self._store = store
         self._snapshots: OrderedDict[tuple[str, int], list[Version]] = OrderedDict()
 
-    def page(self, target: Target, query: Query) -> Page:
+    def page(self, target: Target, query: Query) -> ListPage:
         """Read one page. Raises 400, 410, 422 or 504 as kube-apiserver does."""
         predicate = predicate_of(target, query)
         limit = _limit(query)
@@ -102,11 +102,11 @@ class Lister:
         if predicate is not None:
             versions = [one for one in versions if predicate(one.obj)]
         if not limit or len(versions) <= limit:
-            return Page(versions, rv, "", -1)
+            return ListPage(versions, rv, "", -1)
         page = versions[:limit]
         # As upstream: with selectors the server does not know how many remain.
         remaining = -1 if predicate is not None else len(versions) - limit
-        return Page(page, rv, _encode_token(rv, page[-1]), remaining)
+        return ListPage(page, rv, _encode_token(rv, page[-1]), remaining)
 
     def _version_asked(self, query: Query) -> int:
         requested, match = resource_version(query), query.get("resourceVersionMatch", "")
@@ -171,7 +171,7 @@ def shown(resource: Resource, version: Version) -> JsonObject:
     return version.obj if resource.view is None else resource.view.show(version.obj)
 
 
-def encode_page(resource: Resource, page: Page) -> bytes:
+def encode_page(resource: Resource, page: ListPage) -> bytes:
     """Return the JSON of a list."""
     head = encode_json(
         {

@@ -34,7 +34,7 @@ PASSING: Final = frozenset({exit_codes.UNREACHABLE, exit_codes.LEADER_CHANGED})
 """Exit codes of errors after which asking again may help; any other ends the screen."""
 
 
-class Page(Protocol):
+class LivePage(Protocol):
     """Fields of every page with a live screen."""
 
     @property
@@ -43,7 +43,7 @@ class Page(Protocol):
     def leading(self) -> bool: ...  # noqa: D102
 
 
-P = TypeVar("P", bound=Page)
+P = TypeVar("P", bound=LivePage)
 Draw = Callable[[P, int, int, Sequence[str]], "list[Text]"]
 """`draw(page, width, height, notes)`: at most `height` lines of at most `width` columns."""
 
