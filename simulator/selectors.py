@@ -23,7 +23,7 @@ _EXISTS: Final = re.compile(rf"^(!?)\s*({_KEY})$")
 _SPLIT: Final = re.compile(r",(?![^()]*\))")
 
 
-class Requirement(NamedTuple):
+class FieldRequirement(NamedTuple):
     """One label requirement: `operator` is in, notin, exists, absent, gt or lt."""
 
     key: str
@@ -52,21 +52,21 @@ class Requirement(NamedTuple):
 _OPERATORS: Final = {"=": "in", "==": "in", "!=": "notin", ">": "gt", "<": "lt"}
 
 
-def _requirement(text: str) -> Requirement:
+def _requirement(text: str) -> FieldRequirement:
     if found := _SET.match(text):
         values = frozenset(value.strip() for value in found[3].split(","))
-        return Requirement(found[1], found[2], values)
+        return FieldRequirement(found[1], found[2], values)
     if found := _COMPARE.match(text):
-        return Requirement(found[1], _OPERATORS[found[2]], frozenset([found[3]]))
+        return FieldRequirement(found[1], _OPERATORS[found[2]], frozenset([found[3]]))
     if found := _EXISTS.match(text):
-        return Requirement(found[2], "absent" if found[1] else "exists", frozenset())
+        return FieldRequirement(found[2], "absent" if found[1] else "exists", frozenset())
     raise bad_request(
         f'unable to parse requirement: "{text}" is none of key, !key, key=value, key!=value, '
         "key in (a,b), key notin (a,b)"
     )
 
 
-def parse_labels(text: str) -> list[Requirement]:
+def parse_labels(text: str) -> list[FieldRequirement]:
     """Read the requirements of a `labelSelector` parameter. Raises BadRequest."""
     return [_requirement(part.strip()) for part in _SPLIT.split(text) if part.strip()]
 
@@ -143,7 +143,7 @@ def matches_selector(selector: Mapping[str, Any] | None, labels: Mapping[str, st
     for expression in selector.get("matchExpressions") or []:
         operator = _OBJECT_OPERATORS.get(expression.get("operator", ""), "exists")
         values = frozenset(expression.get("values") or [])
-        if not Requirement(expression.get("key", ""), operator, values).holds(have):
+        if not FieldRequirement(expression.get("key", ""), operator, values).holds(have):
             return False
     return True
 
