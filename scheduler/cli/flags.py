@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from scheduler.cli.go_flags import Flag, FlagGroup, Kind
+from scheduler.cli.go_flags import Flag, FlagGroup, FlagKind
 
 TEN_SECONDS: Final = timedelta(seconds=10)
 
@@ -26,14 +26,14 @@ KUBESTOW: Final = FlagGroup(
     (
         Flag(
             "replace-default-scheduler",
-            Kind.BOOL,
+            FlagKind.BOOL,
             "Allow a configuration that schedules as default-scheduler or holds the Lease "
             "kube-scheduler. Two schedulers under one name bind against each other: stop the "
             "cluster's own first.",
         ),
         Flag(
             "plugin-dir",
-            Kind.REPEATED,
+            FlagKind.REPEATED,
             "Folder with plugins, which profiles name as module:Class. Appended to the import "
             "path. May be repeated.",
         ),
@@ -43,15 +43,15 @@ KUBESTOW: Final = FlagGroup(
 MISC: Final = FlagGroup(
     "Misc",
     (
-        Flag("config", Kind.STRING, "A KubeSchedulerConfiguration file, YAML or JSON."),
+        Flag("config", FlagKind.STRING, "A KubeSchedulerConfiguration file, YAML or JSON."),
         Flag(
             "master",
-            Kind.STRING,
+            FlagKind.STRING,
             "Address of the API server, in place of the one in the kubeconfig.",
         ),
         Flag(
             "write-config-to",
-            Kind.STRING,
+            FlagKind.STRING,
             "Write the effective configuration to this file and exit.",
         ),
     ),
@@ -62,49 +62,49 @@ LEADER_ELECTION: Final = FlagGroup(
     (
         Flag(
             "leader-elect",
-            Kind.BOOL,
+            FlagKind.BOOL,
             "Schedule only while holding the Lease, so that replicas can stand by.",
             default=True,
             path="leaderElection.leaderElect",
         ),
         Flag(
             "leader-elect-lease-duration",
-            Kind.DURATION,
+            FlagKind.DURATION,
             "How long others wait after the last renewal before they take over.",
             default=timedelta(seconds=15),
             path="leaderElection.leaseDuration",
         ),
         Flag(
             "leader-elect-renew-deadline",
-            Kind.DURATION,
+            FlagKind.DURATION,
             "How long the leader tries to renew before it gives up.",
             default=TEN_SECONDS,
             path="leaderElection.renewDeadline",
         ),
         Flag(
             "leader-elect-retry-period",
-            Kind.DURATION,
+            FlagKind.DURATION,
             "Pause between two attempts to get or renew the Lease.",
             default=timedelta(seconds=2),
             path="leaderElection.retryPeriod",
         ),
         Flag(
             "leader-elect-resource-lock",
-            Kind.STRING,
+            FlagKind.STRING,
             "Kind of the lock; only leases is supported.",
             default="leases",
             path="leaderElection.resourceLock",
         ),
         Flag(
             "leader-elect-resource-name",
-            Kind.STRING,
+            FlagKind.STRING,
             "Name of the Lease; upstream's default is kube-scheduler.",
             default="kubestow",
             path="leaderElection.resourceName",
         ),
         Flag(
             "leader-elect-resource-namespace",
-            Kind.STRING,
+            FlagKind.STRING,
             "Namespace of the Lease. Default: the namespace kubestow runs in; upstream's is "
             "kube-system.",
             path="leaderElection.resourceNamespace",
@@ -115,36 +115,36 @@ LEADER_ELECTION: Final = FlagGroup(
 SERVING: Final = FlagGroup(
     "Secure serving",
     (
-        Flag("bind-address", Kind.STRING, "Address to serve HTTPS on.", default="0.0.0.0"),  # noqa: S104
+        Flag("bind-address", FlagKind.STRING, "Address to serve HTTPS on.", default="0.0.0.0"),  # noqa: S104
         Flag(
             "secure-port",
-            Kind.INT,
+            FlagKind.INT,
             "Port of the HTTPS endpoints (health, metrics, debugging); 0 disables them.",
             default=10259,
             bounds=(0, 65535),
         ),
         Flag(
             "cert-dir",
-            Kind.STRING,
+            FlagKind.STRING,
             "Folder of the serving certificate, which is created there if absent. Ignored if "
             "certificate and key are given. Without any of these flags, a self-signed certificate "
             "is kept in memory.",
         ),
-        Flag("tls-cert-file", Kind.STRING, "Serving certificate, PEM; reloaded when renewed."),
-        Flag("tls-private-key-file", Kind.STRING, "Key of the serving certificate, PEM."),
+        Flag("tls-cert-file", FlagKind.STRING, "Serving certificate, PEM; reloaded when renewed."),
+        Flag("tls-private-key-file", FlagKind.STRING, "Key of the serving certificate, PEM."),
         Flag(
             "tls-min-version",
-            Kind.STRING,
+            FlagKind.STRING,
             "VersionTLS12 or VersionTLS13. Older names are accepted and mean VersionTLS12.",
         ),
         Flag(
             "tls-cipher-suites",
-            Kind.LIST,
+            FlagKind.LIST,
             "Cipher suites for TLS 1.2, by their IANA names. Default: OpenSSL's choice.",
         ),
         Flag(
             "permit-port-sharing",
-            Kind.BOOL,
+            FlagKind.BOOL,
             "Let several processes listen on the same port (SO_REUSEPORT).",
         ),
     ),
@@ -155,26 +155,26 @@ AUTHENTICATION: Final = FlagGroup(
     (
         Flag(
             "authentication-kubeconfig",
-            Kind.STRING,
+            FlagKind.STRING,
             "Cluster that reviews the tokens of clients. Default: the one whose pods are "
             "scheduled.",
         ),
         Flag(
             "authentication-token-webhook-cache-ttl",
-            Kind.DURATION,
+            FlagKind.DURATION,
             "How long the review of a token is cached.",
             default=TEN_SECONDS,
         ),
         Flag(
             "client-ca-file",
-            Kind.STRING,
+            FlagKind.STRING,
             "Authorities of client certificates; common name and organisations become user and "
             "groups. Default: those of the API server, which publishes them in the ConfigMap "
             "kube-system/extension-apiserver-authentication.",
         ),
         Flag(
             "authentication-skip-lookup",
-            Kind.BOOL,
+            FlagKind.BOOL,
             "Leave that ConfigMap unread: without --client-ca-file no client certificate is "
             "accepted.",
         ),
@@ -186,25 +186,25 @@ AUTHORIZATION: Final = FlagGroup(
     (
         Flag(
             "authorization-kubeconfig",
-            Kind.STRING,
+            FlagKind.STRING,
             "Cluster that reviews what clients may access. Default: the one whose pods are "
             "scheduled.",
         ),
         Flag(
             "authorization-always-allow-paths",
-            Kind.LIST,
+            FlagKind.LIST,
             "Paths that need no authorization; a trailing * matches any path that begins so.",
             default=("/healthz", "/readyz", "/livez"),
         ),
         Flag(
             "authorization-webhook-cache-authorized-ttl",
-            Kind.DURATION,
+            FlagKind.DURATION,
             "How long an access review that allows is cached.",
             default=TEN_SECONDS,
         ),
         Flag(
             "authorization-webhook-cache-unauthorized-ttl",
-            Kind.DURATION,
+            FlagKind.DURATION,
             "How long an access review that denies is cached.",
             default=TEN_SECONDS,
         ),
@@ -216,7 +216,7 @@ FEATURES: Final = FlagGroup(
     (
         Flag(
             "feature-gates",
-            Kind.REPEATED,
+            FlagKind.REPEATED,
             "Name=true or Name=false, comma-separated. `kubestow config gates` lists them.",
         ),
     ),
@@ -224,7 +224,7 @@ FEATURES: Final = FlagGroup(
 
 METRICS: Final = FlagGroup(
     "Metrics",
-    (Flag("disabled-metrics", Kind.LIST, "Full names of metrics that are not exposed."),),
+    (Flag("disabled-metrics", FlagKind.LIST, "Full names of metrics that are not exposed."),),
 )
 
 LOGS: Final = FlagGroup(
@@ -232,12 +232,12 @@ LOGS: Final = FlagGroup(
     (
         Flag(
             "logging-format",
-            Kind.STRING,
+            FlagKind.STRING,
             "text or json. Default: text on a terminal, json elsewhere.",
         ),
         Flag(
             "v",
-            Kind.INT,
+            FlagKind.INT,
             "Verbosity: 0 to 3 for informational messages, 4 and above for details of single pods.",
             bounds=(0, 100),
             short="-v",
@@ -250,7 +250,7 @@ DEPRECATED: Final = FlagGroup(
     (
         Flag(
             "kubeconfig",
-            Kind.STRING,
+            FlagKind.STRING,
             "Kubeconfig of the cluster; in the configuration file clientConnection.kubeconfig.",
             path="clientConnection.kubeconfig",
             deprecated=True,
@@ -258,7 +258,7 @@ DEPRECATED: Final = FlagGroup(
         ),
         Flag(
             "kube-api-qps",
-            Kind.FLOAT,
+            FlagKind.FLOAT,
             "Requests to the API server per second.",
             default=50.0,
             path="clientConnection.qps",
@@ -266,7 +266,7 @@ DEPRECATED: Final = FlagGroup(
         ),
         Flag(
             "kube-api-burst",
-            Kind.INT,
+            FlagKind.INT,
             "Requests that may be sent at once, beyond --kube-api-qps.",
             default=100,
             path="clientConnection.burst",
@@ -274,7 +274,7 @@ DEPRECATED: Final = FlagGroup(
         ),
         Flag(
             "profiling",
-            Kind.BOOL,
+            FlagKind.BOOL,
             "Allow the log level to be changed at /debug/flags/v.",
             default=True,
             path="enableProfiling",
@@ -282,7 +282,7 @@ DEPRECATED: Final = FlagGroup(
         ),
         Flag(
             "pod-max-in-unschedulable-pods-duration",
-            Kind.DURATION,
+            FlagKind.DURATION,
             "An unschedulable pod is tried again after this time, even if no event concerned it. "
             "Also applies with --config.",
             default=timedelta(minutes=5),
@@ -295,64 +295,69 @@ IGNORED: Final = FlagGroup(
     (
         Flag(
             "permit-address-sharing",
-            Kind.BOOL,
+            FlagKind.BOOL,
             no_effect="address sharing is always permitted",
             moot=True,
         ),
-        Flag("disable-http2-serving", Kind.BOOL, no_effect=_HTTP1, moot=True),
-        Flag("http2-max-streams-per-connection", Kind.INT, no_effect=_HTTP1),
+        Flag("disable-http2-serving", FlagKind.BOOL, no_effect=_HTTP1, moot=True),
+        Flag("http2-max-streams-per-connection", FlagKind.INT, no_effect=_HTTP1),
         Flag(
             "tls-sni-cert-key",
-            Kind.REPEATED,
+            FlagKind.REPEATED,
             no_effect="one certificate is served, whatever the server name of the request",
         ),
-        Flag("tls-curve-preferences", Kind.LIST, no_effect="OpenSSL chooses the curves"),
+        Flag("tls-curve-preferences", FlagKind.LIST, no_effect="OpenSSL chooses the curves"),
         Flag(
             "authentication-tolerate-lookup-failure",
-            Kind.BOOL,
+            FlagKind.BOOL,
             default=True,
             no_effect=_LOOKUP,
             moot=True,
         ),
-        Flag("requestheader-allowed-names", Kind.LIST, no_effect=_PROXY),
-        Flag("requestheader-client-ca-file", Kind.STRING, no_effect=_PROXY),
+        Flag("requestheader-allowed-names", FlagKind.LIST, no_effect=_PROXY),
+        Flag("requestheader-client-ca-file", FlagKind.STRING, no_effect=_PROXY),
         Flag(
             "requestheader-extra-headers-prefix",
-            Kind.LIST,
+            FlagKind.LIST,
             default=("x-remote-extra-",),
             no_effect=_PROXY,
         ),
         Flag(
-            "requestheader-group-headers", Kind.LIST, default=("x-remote-group",), no_effect=_PROXY
+            "requestheader-group-headers",
+            FlagKind.LIST,
+            default=("x-remote-group",),
+            no_effect=_PROXY,
         ),
-        Flag("requestheader-uid-headers", Kind.LIST, no_effect=_PROXY),
+        Flag("requestheader-uid-headers", FlagKind.LIST, no_effect=_PROXY),
         Flag(
             "requestheader-username-headers",
-            Kind.LIST,
+            FlagKind.LIST,
             default=("x-remote-user",),
             no_effect=_PROXY,
         ),
-        Flag("emulated-version", Kind.LIST, no_effect=_ONE_VERSION, moot=("1.37",)),
-        Flag("min-compatibility-version", Kind.LIST, no_effect=_ONE_VERSION, moot=("1.36",)),
-        Flag("allow-metric-labels", Kind.REPEATED, no_effect=_FEW_LABEL_VALUES),
-        Flag("allow-metric-labels-manifest", Kind.STRING, no_effect=_FEW_LABEL_VALUES),
-        Flag("show-hidden-metrics-for-version", Kind.STRING, no_effect="no metric is hidden"),
+        Flag("emulated-version", FlagKind.LIST, no_effect=_ONE_VERSION, moot=("1.37",)),
+        Flag("min-compatibility-version", FlagKind.LIST, no_effect=_ONE_VERSION, moot=("1.36",)),
+        Flag("allow-metric-labels", FlagKind.REPEATED, no_effect=_FEW_LABEL_VALUES),
+        Flag("allow-metric-labels-manifest", FlagKind.STRING, no_effect=_FEW_LABEL_VALUES),
+        Flag("show-hidden-metrics-for-version", FlagKind.STRING, no_effect="no metric is hidden"),
         Flag(
-            "vmodule", Kind.STRING, no_effect="use -v, or raise it while running at /debug/flags/v"
+            "vmodule",
+            FlagKind.STRING,
+            no_effect="use -v, or raise it while running at /debug/flags/v",
         ),
         Flag(
             "log-flush-frequency",
-            Kind.DURATION,
+            FlagKind.DURATION,
             default=timedelta(seconds=5),
             no_effect=_ONE_STREAM,
         ),
-        Flag("log-text-split-stream", Kind.BOOL, no_effect=_ONE_STREAM, moot=False),
-        Flag("log-json-split-stream", Kind.BOOL, no_effect=_ONE_STREAM, moot=False),
-        Flag("log-text-info-buffer-size", Kind.STRING, no_effect=_ONE_STREAM, moot="0"),
-        Flag("log-json-info-buffer-size", Kind.STRING, no_effect=_ONE_STREAM, moot="0"),
+        Flag("log-text-split-stream", FlagKind.BOOL, no_effect=_ONE_STREAM, moot=False),
+        Flag("log-json-split-stream", FlagKind.BOOL, no_effect=_ONE_STREAM, moot=False),
+        Flag("log-text-info-buffer-size", FlagKind.STRING, no_effect=_ONE_STREAM, moot="0"),
+        Flag("log-json-info-buffer-size", FlagKind.STRING, no_effect=_ONE_STREAM, moot="0"),
         Flag(
             "kube-api-content-type",
-            Kind.STRING,
+            FlagKind.STRING,
             default="application/vnd.kubernetes.protobuf",
             path="clientConnection.contentType",
             deprecated=True,
@@ -361,7 +366,7 @@ IGNORED: Final = FlagGroup(
         ),
         Flag(
             "contention-profiling",
-            Kind.BOOL,
+            FlagKind.BOOL,
             default=True,
             path="enableContentionProfiling",
             deprecated=True,

@@ -19,7 +19,7 @@ import click
 from scheduler.sanitizing.go_values import GO_BOOLEANS, format_duration, parse_duration
 
 
-class Kind(Enum):
+class FlagKind(Enum):
     """Syntax of a flag's value; the text is its placeholder in the help."""
 
     BOOL = ""
@@ -34,12 +34,12 @@ class Kind(Enum):
 
 
 _ZERO: Final = {
-    Kind.BOOL: False,
-    Kind.STRING: "",
-    Kind.INT: 0,
-    Kind.FLOAT: 0.0,
-    Kind.LIST: (),
-    Kind.REPEATED: (),
+    FlagKind.BOOL: False,
+    FlagKind.STRING: "",
+    FlagKind.INT: 0,
+    FlagKind.FLOAT: 0.0,
+    FlagKind.LIST: (),
+    FlagKind.REPEATED: (),
 }
 _INT32: Final = (-(2**31), 2**31 - 1)
 
@@ -49,7 +49,7 @@ class Flag:
     """One flag of `kubestow run`."""
 
     name: str
-    kind: Kind
+    kind: FlagKind
     #: Empty for a flag without effect, whose reason is shown instead.
     help: str = ""
     #: None: the zero value of the kind.
@@ -80,8 +80,8 @@ class Flag:
             [self.short, *names] if self.short else names,
             type=_Value(self),
             default=_ZERO[self.kind] if self.default is None else self.default,
-            multiple=self.kind in (Kind.LIST, Kind.REPEATED),
-            callback=_flatten if self.kind is Kind.LIST else None,
+            multiple=self.kind in (FlagKind.LIST, FlagKind.REPEATED),
+            callback=_flatten if self.kind is FlagKind.LIST else None,
         )
 
     def usage(self) -> str:
@@ -155,19 +155,19 @@ class _Value(_ParamType):
 def _read(flag: Flag, text: str) -> object:
     """Read one value. ValueError names what the value must be."""
     match flag.kind:
-        case Kind.BOOL:
+        case FlagKind.BOOL:
             if text not in GO_BOOLEANS:
                 raise ValueError("must be true or false")
             return GO_BOOLEANS[text]
-        case Kind.INT:
+        case FlagKind.INT:
             number = _number(int, text, "must be a whole number")
             low, high = flag.bounds
             if not low <= number <= high:
                 raise ValueError(f"must be between {low} and {high}, inclusive")
             return number
-        case Kind.FLOAT:
+        case FlagKind.FLOAT:
             return _number(float, text, "must be a number")
-        case Kind.DURATION:
+        case FlagKind.DURATION:
             return parse_duration(text)
         case _:
             return text
@@ -206,7 +206,7 @@ def go_arguments(arguments: Sequence[str], flags: Iterable[Flag]) -> list[str]:
             rewritten.append(argument)
         elif equals:
             rewritten.append(f"{name}={value}")
-        elif flag.kind is Kind.BOOL:
+        elif flag.kind is FlagKind.BOOL:
             rewritten.append(f"{name}=true")
         else:
             # The next argument is the value, even if it looks like a flag.

@@ -40,14 +40,14 @@ class LimitError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QuotaLimits:
     """Entries for `spec.hard` (None removes one) and aliases of names that are too long."""
 
     hard: dict[str, str | None]
     aliases: dict[str, str]
 
 
-def read(wanted: Mapping[str, str]) -> Limits:
+def read(wanted: Mapping[str, str]) -> QuotaLimits:
     """Read limits from upstream's quota names (`requests.cpu`) and human amounts.
 
     Of two names for one thing (`cpu`, `requests.cpu`) the smaller amount counts, as it does
@@ -62,7 +62,7 @@ def read(wanted: Mapping[str, str]) -> Limits:
         key = _key(name, aliases)
         written = None if text == REMOVE else _written(name, key, text)
         hard[key.key] = _smaller(hard.get(key.key), written)
-    return Limits(hard, aliases)
+    return QuotaLimits(hard, aliases)
 
 
 def _smaller(one: str | None, other: str | None) -> str | None:
@@ -104,7 +104,9 @@ def _written(name: str, key: DeferredKey, text: str) -> str:
     return str(parse(str(amount.nano // key.unit)))
 
 
-def manifest(namespace: str, name: str, limits: Limits, scopes: Iterable[str] = ()) -> JsonObject:
+def manifest(
+    namespace: str, name: str, limits: QuotaLimits, scopes: Iterable[str] = ()
+) -> JsonObject:
     """Build a new quota."""
     meta: JsonObject = {"name": name, "namespace": namespace, "labels": {LABEL: "true"}}
     if limits.aliases:
@@ -115,7 +117,7 @@ def manifest(namespace: str, name: str, limits: Limits, scopes: Iterable[str] = 
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec}
 
 
-def change(quota: JsonObject, limits: Limits) -> JsonObject:
+def change(quota: JsonObject, limits: QuotaLimits) -> JsonObject:
     """Return a merge patch that sets these limits of an existing quota and keeps its others."""
     meta: JsonObject = {"labels": {LABEL: "true"}}
     if limits.aliases:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import click
 
 from scheduler.cli.cluster import JsonObject
-from scheduler.cli.quota_limits import LABEL, Limits, change, has_deferred, manifest
+from scheduler.cli.quota_limits import LABEL, QuotaLimits, change, has_deferred, manifest
 from scheduler.client.errors import ApiError
 from scheduler.client.request_sender import MERGE_PATCH
 from scheduler.client.resources import NAMESPACES, Resource
@@ -49,7 +49,7 @@ async def read_deferred(
 
 
 async def write(
-    client: ApiClient, namespace: str, name: str, limits: Limits, scopes: Sequence[str]
+    client: ApiClient, namespace: str, name: str, limits: QuotaLimits, scopes: Sequence[str]
 ) -> tuple[JsonObject, bool]:
     """Create a quota or change its limits. Return it as stored, and whether it is new."""
     current = await get(client, namespace, name)
