@@ -36,7 +36,7 @@ from simulator.controllers.resource_claims import ResourceClaimController
 from simulator.controllers.runner import Controller, KubeletController, Runner
 from simulator.controllers.workloads import WorkloadController
 from simulator.faults import Faults
-from simulator.gates import FALLBACK_GATE, WORKLOAD_GATE, FeatureGates
+from simulator.gates import FALLBACK_GATE, WORKLOAD_GATE, ServerGates
 from simulator.objects import JsonObject, copy_tree, dig
 from simulator.quota_admission import QuotaAdmission
 from simulator.resources import WORKLOAD_RESOURCES, Resource, ResourceTable
@@ -93,8 +93,8 @@ class EmbeddedCluster:
         self.resources = ResourceTable(more_resources)
         source = random.Random(seed)
         self.gates = {
-            "apiserver": FeatureGates(personality, feature_gates),
-            "controllers": FeatureGates(personality, controller_gates, "controllers"),
+            "apiserver": ServerGates(personality, feature_gates),
+            "controllers": ServerGates(personality, controller_gates, "controllers"),
         }
         around = Surroundings(self.store, self.clock, personality, self.gates["apiserver"])
         self.api = Api(

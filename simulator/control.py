@@ -12,7 +12,7 @@ from simulator import errors
 from simulator.clock import SimClock
 from simulator.errors import ApiError
 from simulator.faults import ACTIONS, FaultError, FaultRule, parse_rule
-from simulator.gates import FALLBACK_GATE, FeatureGates
+from simulator.gates import FALLBACK_GATE, ServerGates
 from simulator.objects import JsonObject, decode_json, format_time
 from simulator.routing import Query
 from simulator.server import ApiServer
@@ -120,7 +120,7 @@ class Control:
         server: ApiServer,
         clock: SimClock,
         switches: Switches,
-        gates: Mapping[str, FeatureGates] | None = None,
+        gates: Mapping[str, ServerGates] | None = None,
         adjustable: Mapping[str, Adjustable] | None = None,
     ) -> None:
         self._server = server

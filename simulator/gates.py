@@ -34,7 +34,7 @@ def default_of(name: str, personality: Personality) -> bool:
     return personality == "native" and name in _OF_PERSONALITY
 
 
-class FeatureGates(Mapping[str, bool]):
+class ServerGates(Mapping[str, bool]):
     """The gates of one component. As a mapping: those that were set explicitly."""
 
     def __init__(
@@ -60,7 +60,7 @@ class FeatureGates(Mapping[str, bool]):
     def enabled(self, name: str) -> bool:
         """Whether a gate is on.
 
-        >>> [FeatureGates(server).enabled(FALLBACK_GATE) for server in ("native", "stock")]
+        >>> [ServerGates(server).enabled(FALLBACK_GATE) for server in ("native", "stock")]
         [True, False]
         """
         return self._set.get(name, default_of(name, self.personality))

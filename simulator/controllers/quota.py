@@ -16,7 +16,7 @@ from typing import Final
 from simulator.admission import WriteOptions
 from simulator.api import Api
 from simulator.deferral import is_uncharged
-from simulator.gates import QUOTA_GATE, FeatureGates
+from simulator.gates import QUOTA_GATE, ServerGates
 from simulator.objects import JsonObject, dig
 from simulator.quota_admission import QUOTAS
 from simulator.quota_evaluators import QuotaEvaluator, evaluator_of, in_scopes
@@ -44,7 +44,7 @@ class QuotaController:
     """
 
     def __init__(
-        self, api: Api, gates: FeatureGates, *, resync_seconds: float = RESYNC_SECONDS
+        self, api: Api, gates: ServerGates, *, resync_seconds: float = RESYNC_SECONDS
     ) -> None:
         self._api = api
         self._gates = gates

@@ -8,7 +8,7 @@ from simulator.api import MERGE_PATCH, STRATEGIC_PATCH, Api
 from simulator.clock import SimClock
 from simulator.controllers.autoscaler import Autoscaler
 from simulator.controllers.autoscaler_groups import parse_settings
-from simulator.gates import FALLBACK_GATE, FeatureGates
+from simulator.gates import FALLBACK_GATE, ServerGates
 from simulator.objects import JsonObject
 from simulator.store import Version
 from simulator.strategies import Surroundings
@@ -38,7 +38,7 @@ class Town:
     def __init__(self, api: Api, clock: SimClock) -> None:
         self.api = api
         self.clock = clock
-        self.gates = FeatureGates("stock")
+        self.gates = ServerGates("stock")
         api.around = Surroundings(api.store, clock, "stock", self.gates)
         self.autoscaler = Autoscaler(api, lambda: self.gates.enabled(FALLBACK_GATE))
         self._row = api.resources.of_kind

@@ -13,7 +13,7 @@ import pytest
 from simulator.admission import WriteOptions
 from simulator.api import STRATEGIC_PATCH, Api
 from simulator.errors import ApiError
-from simulator.gates import FALLBACK_GATE, FeatureGates
+from simulator.gates import FALLBACK_GATE, ServerGates
 from simulator.objects import JsonObject, dig
 from simulator.strategies import Surroundings
 from tests.unit.simulator.objects import pod
@@ -23,9 +23,9 @@ FIELD = "spec.topologySpreadConstraints[0].fallbackCriteria"
 
 
 @pytest.fixture
-def gates(api: Api) -> FeatureGates:
+def gates(api: Api) -> ServerGates:
     """A native server, its gates on."""
-    made = FeatureGates("native")
+    made = ServerGates("native")
     api.around = Surroundings(api.store, api.clock, "native", made)
     return made
 
@@ -70,7 +70,7 @@ def criteria_of(obj: JsonObject, *path: str) -> Any:
 
 
 @pytest.mark.parametrize("criteria", [[NPF], [PF, NPF], []])
-def test_legal_lists_are_kept(api: Api, gates: FeatureGates, criteria: list[str]) -> None:
+def test_legal_lists_are_kept(api: Api, gates: ServerGates, criteria: list[str]) -> None:
     assert criteria_of(create(api, spread_pod("a", criteria))) == criteria
 
 
@@ -90,7 +90,7 @@ A13 = [
 
 @pytest.mark.parametrize(("criteria", "when", "cause"), A13)
 def test_a13_illegal_lists_are_refused_with_their_path(
-    api: Api, gates: FeatureGates, criteria: list[str], when: str, cause: str
+    api: Api, gates: ServerGates, criteria: list[str], when: str, cause: str
 ) -> None:
     with pytest.raises(ApiError) as raised:
         create(api, spread_pod("a", criteria, when))
@@ -98,11 +98,11 @@ def test_a13_illegal_lists_are_refused_with_their_path(
     assert raised.value.status["message"] == f'Pod "a" is invalid: {cause}'
 
 
-def test_a13_an_empty_list_is_legal_on_a_soft_constraint(api: Api, gates: FeatureGates) -> None:
+def test_a13_an_empty_list_is_legal_on_a_soft_constraint(api: Api, gates: ServerGates) -> None:
     create(api, spread_pod("a", [], "ScheduleAnyway"))
 
 
-def test_every_violation_is_named_at_once(api: Api, gates: FeatureGates) -> None:
+def test_every_violation_is_named_at_once(api: Api, gates: ServerGates) -> None:
     with pytest.raises(ApiError) as raised:
         create(api, spread_pod("a", ["x", NPF, NPF], "ScheduleAnyway"))
     causes = [cause["reason"] for cause in raised.value.status["details"]["causes"]]
@@ -112,7 +112,7 @@ def test_every_violation_is_named_at_once(api: Api, gates: FeatureGates) -> None
 @pytest.mark.parametrize("value", ["NodeProvisioningFailed", 1, [1], {"a": 1}, [[NPF]]])
 @pytest.mark.parametrize("on", [True, False])
 def test_a_value_that_is_no_list_of_strings_is_a_bad_request(
-    api: Api, gates: FeatureGates, value: Any, on: bool
+    api: Api, gates: ServerGates, value: Any, on: bool
 ) -> None:
     gates.change({FALLBACK_GATE: on})
     with pytest.raises(ApiError) as raised:
@@ -122,7 +122,7 @@ def test_a_value_that_is_no_list_of_strings_is_a_bad_request(
 
 
 @pytest.mark.parametrize("kind", VERSIONS)
-def test_a13_templates_are_checked_as_pods_are(api: Api, gates: FeatureGates, kind: str) -> None:
+def test_a13_templates_are_checked_as_pods_are(api: Api, gates: ServerGates, kind: str) -> None:
     path = ".".join(PATHS[kind])
     with pytest.raises(ApiError) as raised:
         create(api, workload(kind, [NPF], "ScheduleAnyway"), VERSIONS[kind])
@@ -132,7 +132,7 @@ def test_a13_templates_are_checked_as_pods_are(api: Api, gates: FeatureGates, ki
     assert criteria_of(create(api, workload(kind, [NPF]), VERSIONS[kind]), *PATHS[kind]) == [NPF]
 
 
-def test_a13_a_template_is_checked_again_when_it_changes(api: Api, gates: FeatureGates) -> None:
+def test_a13_a_template_is_checked_again_when_it_changes(api: Api, gates: ServerGates) -> None:
     create(api, workload("Deployment", [NPF]), "apps/v1")
     row = api.resources.of_kind("apps/v1", "Deployment")
     body = workload("Deployment", ["Nope"])
@@ -155,7 +155,7 @@ def test_stock_calls_the_field_of_a_template_unknown(api: Api, kind: str) -> Non
 
 
 def test_a48_a_gate_that_is_off_clears_the_field_without_a_word(
-    api: Api, gates: FeatureGates
+    api: Api, gates: ServerGates
 ) -> None:
     gates.change({FALLBACK_GATE: False})
     options = WriteOptions(field_validation="Strict")
@@ -190,14 +190,14 @@ def _status(api: Api, name: str) -> JsonObject:
 
 @pytest.mark.parametrize("write", [_relabelled, _replaced, _status])
 def test_a48_an_object_that_has_the_field_keeps_it(
-    api: Api, gates: FeatureGates, write: Callable[[Api, str], JsonObject]
+    api: Api, gates: ServerGates, write: Callable[[Api, str], JsonObject]
 ) -> None:
     create(api, spread_pod("a", [NPF]))
     gates.change({FALLBACK_GATE: False})
     assert criteria_of(write(api, "a")) == [NPF]
 
 
-def test_a48_a_template_gets_the_field_only_if_it_had_it(api: Api, gates: FeatureGates) -> None:
+def test_a48_a_template_gets_the_field_only_if_it_had_it(api: Api, gates: ServerGates) -> None:
     row = api.resources.of_kind("apps/v1", "Deployment")
     gates.change({FALLBACK_GATE: False})
     assert criteria_of(create(api, workload("Deployment", [NPF]), "apps/v1"), *TEMPLATE) is None
@@ -214,7 +214,7 @@ def test_a48_a_template_gets_the_field_only_if_it_had_it(api: Api, gates: Featur
 TEMPLATE = PATHS["Deployment"]
 
 
-def test_a48_switched_on_again_new_pods_get_the_field(api: Api, gates: FeatureGates) -> None:
+def test_a48_switched_on_again_new_pods_get_the_field(api: Api, gates: ServerGates) -> None:
     for number, on in enumerate([True, False, True]):
         gates.change({FALLBACK_GATE: on})
         made = create(api, spread_pod(f"p{number}", [NPF]))

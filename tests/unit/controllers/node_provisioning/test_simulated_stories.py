@@ -23,7 +23,7 @@ from scheduler.controllers.node_provisioning.signals import PodSignal, ScaleUp, 
 from scheduler.controllers.node_provisioning.sources import Limits
 from simulator.api import Api
 from simulator.clock import SimClock
-from simulator.gates import FeatureGates
+from simulator.gates import ServerGates
 from simulator.objects import JsonObject
 from simulator.store import Store, StoreChange
 from simulator.strategies import Surroundings
@@ -92,7 +92,7 @@ class Story:
         self.flavor, self.plan = flavor, plan
         self.clock = SimClock(start=START, rate=0, source=lambda: 0.0)
         store = Store()
-        around = Surroundings(store, self.clock, "stock", FeatureGates("stock"))
+        around = Surroundings(store, self.clock, "stock", ServerGates("stock"))
         api = Api(store, around, random_source=random.Random(1))
         api.create(api.resources.of_kind("v1", "Namespace"), "", namespace("default"))
         self.town = Town(api, self.clock)
