@@ -177,10 +177,10 @@ class NodeResourcesFit:
         allocatable = _first(table.allocatable, len(needs.native), index)
         used = _first(table.requested, len(needs.native), index)
         lacking = allocatable - used < needs.native
-        if np.count_nonzero(lacking):
+        if lacking.nonzero()[0].size:
             codes |= needs.native_bits @ lacking
             unresolvable = lacking & (allocatable < needs.native)
-            if np.count_nonzero(unresolvable):
+            if unresolvable.nonzero()[0].size:
                 codes |= unresolvable.any(axis=0) * np.int32(_UNRESOLVABLE)
         for name, amount, bit, is_served in needs.scalars:
             capacity, used = amounts_in(table, name, index)

@@ -114,6 +114,10 @@ class _LaneState:
         return LaneStatistics(waiting, self.in_flight, self.sent, self.failed, self.fenced)
 
 
+BindRequest = Callable[[], Awaitable[BindResult | RequestError]]
+"""Sends a bind; returns an error when the outcome is unknown."""
+
+
 class Dispatcher:
     """Sends all writes of a scheduler. Run `run()` in a task, and `close()` it at the end."""
 
@@ -146,6 +150,11 @@ class Dispatcher:
         self._replaced = self._settled = self._settling = 0
         self._reads = asyncio.Semaphore(self._options.settling_reads)
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
     def statistics(self) -> DispatcherStatistics:
         """Return the slots in use and the counters since the start."""
         bind, status, event = self._lanes
@@ -167,7 +176,7 @@ class Dispatcher:
         annotations: dict[str, str] | None = None,
         precondition: PreSendCheck | None = None,
         *,
-        send: Callable[[], Awaitable[BindResult | RequestError]] | None = None,
+        send: BindRequest | None = None,
     ) -> BindResult:
         """Bind when a slot is free; return when the outcome is certain (see `binding`).
 
@@ -193,9 +202,7 @@ class Dispatcher:
                 return result
             await self._client.clock.sleep(backoff.next())
 
-    async def _bind_once(
-        self, pod: Pod, node_name: str, send: Callable[[], Awaitable[BindResult | RequestError]]
-    ) -> BindResult:
+    async def _bind_once(self, pod: Pod, node_name: str, send: BindRequest) -> BindResult:
         lane = self._lanes[Lane.BIND]
         await self._acquire(Lane.BIND)
         try:

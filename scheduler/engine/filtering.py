@@ -33,6 +33,7 @@ from scheduler.engine.result_cache import (
     narrow_zeros,
     wide_enough,
 )
+from scheduler.engine.row_columns import rows_index
 from scheduler.engine.runtime import Framework, call_filter
 from scheduler.framework import Codes, Columns, CycleState, NodeAmounts, Rows, Status
 
@@ -118,12 +119,11 @@ class Filtering:
     ) -> None:
         rows = self._table.rows
         codes = self.codes_of(slot, state, pod, rows)
-        if codes.any():
+        column = None
+        if np.count_nonzero(codes):
             column = narrow_zeros(entry.capacity, codes)
-            column[rows] = codes
-            entry.codes[slot.index] = column
-        else:
-            entry.codes[slot.index] = None
+            column[rows_index(rows)] = codes
+        entry.codes[slot.index] = column
         entry.evaluated[slot.index] = True
         if slot.versions:
             entry.filter_versions[slot.index] = slot.present_versions(self._table)
@@ -212,8 +212,8 @@ class Filtering:
         for slot in reversed(entry.filters_run):
             column = entry.codes[slot.index]
             if column is not None:
-                rejected_by[column != 0] = slot.index + 1
-        rejected_by[~self._table.valid] = NOT_A_NODE
+                np.copyto(rejected_by, slot.index + 1, where=column != 0)
+        np.copyto(rejected_by, NOT_A_NODE, where=~self._table.valid)
         entry.rejected_by = rejected_by
         entry.feasible = None
 

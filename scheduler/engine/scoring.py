@@ -245,12 +245,11 @@ class Scoring:
     ) -> None:
         rows = self._table.rows
         scores = self.raw_of(slot, state, pod, rows)
-        if scores.any():
+        column = None
+        if np.count_nonzero(scores):
             column = np.zeros(entry.capacity, dtype=np.int64)
-            column[rows] = scores
-            entry.raw[slot.index] = column
-        else:
-            entry.raw[slot.index] = None
+            column[rows_index(rows)] = scores
+        entry.raw[slot.index] = column
         entry.scored[slot.index] = _may_be_kept(slot, scores)
         _mark_dirty(entry, slot)
         if slot.versions:

@@ -38,6 +38,9 @@ _ATTEMPTS_LABELS = (*map(str, range(_MANY_ATTEMPTS)), f"{_MANY_ATTEMPTS}+")
 class SchedulerMetrics:
     """Recorder and exposition of all metrics. Times are in seconds."""
 
+    #: Whether anybody reads `event_handling`.
+    measures_events = True
+
     def __init__(
         self,
         *,

@@ -19,8 +19,11 @@ from typing import Any, cast
 import msgspec
 
 from config import Configuration, FeatureGates
+from scheduler.api.pod import Pod
+from scheduler.client.binding import BOUND, BindResult
 from scheduler.client.custom_resources import is_reference
-from scheduler.client.dispatcher import Dispatcher, DispatcherOptions
+from scheduler.client.dispatcher import BindRequest, Dispatcher, DispatcherOptions
+from scheduler.client.errors import RequestError
 from scheduler.client.fence import OpenFence
 from scheduler.engine.metrics import NoMetrics
 from scheduler.framework import Registry
@@ -125,6 +128,22 @@ class Assembly:
         yield "dispatcher", self.dispatcher.run()
 
 
+class OfflineDispatcher(Dispatcher):
+    """Sends a Binding without a slot, since nothing is limited in a world and no Lease is lost."""
+
+    async def _bind_once(self, pod: Pod, node_name: str, send: BindRequest) -> BindResult:
+        if self.closed:
+            return await super()._bind_once(pod, node_name, send)
+        result = await send()
+        if result is BOUND:
+            return BOUND
+
+        async def sent() -> BindResult | RequestError:
+            return result
+
+        return await super()._bind_once(pod, node_name, sent)
+
+
 class OfflineBackground(BackgroundTasks):
     """Work that plugins start, such as evictions, on the loop of the world."""
 
@@ -185,9 +204,8 @@ def assemble(
     background = OfflineBackground(loop)
     tables = Tables()
     server = OfflineServer(tables, loop, clock)
-    dispatcher = Dispatcher(
-        cast("Any", server), options=DispatcherOptions(binds=ENDLESS_BINDS), random=source
-    )
+    options = DispatcherOptions(binds=ENDLESS_BINDS)
+    dispatcher = OfflineDispatcher(cast("Any", server), options=options, random=source)
     events: Any = EventLog(clock)
     connections = Connections(
         configuration=configuration,
@@ -263,6 +281,8 @@ def _adapted(
 class _Unmeasured(SchedulerMetrics):
     """Drops what every pod causes, since nobody reads the metrics of a world."""
 
+    measures_events = False
+
     def __init__(self) -> None:
         super().__init__(process=False, queue=False)
         self.engine = cast("Any", NoMetrics())
@@ -277,9 +297,6 @@ class _Unmeasured(SchedulerMetrics):
         """Do nothing."""
 
     def bind_outcome(self, _: str) -> None:
-        """Do nothing."""
-
-    def event_handling(self, *_: object) -> None:
         """Do nothing."""
 
 

@@ -83,10 +83,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """Return the virtual seconds since the start."""
-        return self._time
+        return self.seconds
 
     def _set_time(self, time: float) -> None:
-        self._time = time
+        #: What `time` returns, for those who ask often.
+        self.seconds = time
         # The loop calls timers that are due within this time. It is the distance to the next
         # larger number, so that no timer is called before its time, however late that is.
         self._clock_resolution = math.ulp(time)
@@ -113,7 +114,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def jump(self, time: float) -> None:
         """Set the clock while nothing runs, never back: for a replay, whose times are given."""
-        self._set_time(max(self._time, time))
+        self._set_time(max(self.seconds, time))
 
     def add_step(self, step: Step) -> None:
         """Call a step in the next turn, in order with what `call_soon` adds."""
@@ -139,7 +140,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 heapq.heappop(scheduled)
             if not ready and not self._stopping:
                 self.move_on()
-            end = self._time + self._clock_resolution
+            end = self.seconds + self._clock_resolution
             while scheduled and scheduled[0]._when < end:  # noqa: SLF001
                 ready.append(heapq.heappop(scheduled))
             if entries and entries[0][0] < end:
@@ -178,10 +179,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.stop()
         elif due > self._until or due == math.inf:
             if self._until != math.inf:
-                self._set_time(max(self._time, self._until))
+                self._set_time(max(self.seconds, self._until))
             self.stop()
         else:
-            self._set_time(max(self._time, due))
+            self._set_time(max(self.seconds, due))
 
     def _note_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -219,7 +220,7 @@ class Agenda:
     @property
     def now(self) -> float:
         """Virtual seconds since the start."""
-        return self._loop.time()
+        return self._loop.seconds
 
     def next_due(self) -> float:
         """Return the virtual second of the next call; infinite if there is none."""
@@ -228,7 +229,7 @@ class Agenda:
     def at(self, time: float, call: Callable[[], object]) -> int:
         """Call `call` at a virtual second, or at once if that is past; returns a number for it."""
         self._count += 1
-        entry = (max(time, self._loop.time()), self._count, call)
+        entry = (max(time, self._loop.seconds), self._count, call)
         heapq.heappush(self.entries, entry)
         return self._count
 
@@ -239,7 +240,7 @@ class Agenda:
 
     def call_due(self) -> None:
         """Make the calls that are due."""
-        entries, now = self.entries, self._loop.time()
+        entries, now = self.entries, self._loop.seconds
         while entries and entries[0][0] <= now:
             call = heapq.heappop(entries)[2]
             if self._cancelled:
@@ -347,7 +348,7 @@ class VirtualClock:
 
     def now(self) -> float:
         """Return the wall time, seconds since the epoch."""
-        return self._start + self._loop.time()
+        return self._start + self._loop.seconds
 
     def set_wall(self, now: float) -> None:
         """Let the wall time be `now` at this virtual second."""

@@ -416,20 +416,20 @@ class World(Asking):
         self._tables.remove(resource.plural, item)
 
     def _bound(self, pod: Pod) -> None:
-        uid = pod.uid
+        uid, key = pod.uid, pod.key
         attempt = self._assembly.scheduling.binding.under_way[uid]
         assert attempt.result is not None
         self._last_change = now = self.now
         self._placed.append(
             Placement(
-                pod.key,
+                key,
                 pod.spec.node_name,
                 now,
                 now - self._added.get(uid, 0.0),
                 attempt.info.attempts,
                 attempt.result.feasible_nodes,
                 attempt.result.evaluated_nodes,
-                self._history.last(pod.key, uid, attempt.info.attempts),
+                self._history.last(key, uid, attempt.info.attempts),
             )
         )
         duration = self._workload.bound(uid)

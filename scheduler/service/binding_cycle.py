@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from types import CoroutineType
 from typing import Any, Final
 
 import structlog
@@ -409,7 +410,7 @@ class BindingCycle:
         """Report the binding."""
         if self.journal is not None:
             self.journal.binding(attempt, "bound")
-        info, pod = attempt.info, attempt.pod
+        info, pod, node_name = attempt.info, attempt.pod, attempt.node_name
         now, seconds = self._clock.now(), self._clock.monotonic() - attempt.started
         self._metrics.attempt("scheduled", attempt.framework.profile_name, seconds)
         self._metrics.bound(
@@ -422,11 +423,11 @@ class BindingCycle:
             "Normal",
             "Scheduled",
             "Binding",
-            f"Successfully assigned {pod.key} to {attempt.node_name}",
+            f"Successfully assigned {info.key} to {node_name}",
         )
         score = self._decisions.bound(attempt, now)
         self._failures.log.placed(attempt, score, seconds)
-        self._subscriptions.publish_bind(pod, attempt.node_name)
+        self._subscriptions.publish_bind(pod, node_name)
         self._failures.activate_pods_of(attempt)
 
     def failed(self, attempt: Attempt, failure: Failure) -> None:
@@ -461,7 +462,8 @@ def _add_seconds(attempt: Attempt, point: str, spent: float) -> None:
 
 
 async def _maybe_await(result: Any) -> Any:
-    if result is None or not inspect.isawaitable(result):
+    # The check for coroutines, which most results are, saves three calls.
+    if result is None or not (type(result) is CoroutineType or inspect.isawaitable(result)):
         return result
     try:
         return await result

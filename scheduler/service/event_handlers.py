@@ -149,13 +149,14 @@ class EventHandlers:
     def other(self, plural: str, event_resource: str) -> Callable[[Sequence[Delta[Any]]], None]:
         """Return a handler of another resource; `event_resource` is empty without registrations."""
 
-        def change(delta: Delta[Any]) -> None:
+        def change(delta: Delta[Any]) -> str:
             self._cache.table.bump(plural, revise=plural in _READ_BY_FILTERS)
             actions = self._registered.get(event_resource, ActionType.NONE)
             event = _general_event(event_resource, delta.type, actions)
             if event is not None:
                 old, new = _old_and_new(delta)
                 self._move(event, old, new)
+            return ""
 
         def handle(batch: Sequence[Delta[Any]]) -> None:
             self._apply(plural, batch, change)
@@ -163,15 +164,19 @@ class EventHandlers:
         return handle
 
     def _apply(
-        self, plural: str, batch: Sequence[Delta[Any]], change: Callable[[Any], None]
+        self, plural: str, batch: Sequence[Delta[Any]], change: Callable[[Any], str]
     ) -> None:
+        """Apply deltas by `change`, which returns the label of the event in metrics, if any."""
         if self.journal is not None:
             self.journal.deltas(plural, batch)
-        publish = plural in self._subscriptions.plurals
+        publish, measured = plural in self._subscriptions.plurals, self._metrics.measures_events
         for delta in batch:
+            started = self._clock.monotonic() if measured else 0.0
             try:
                 try:
-                    change(delta)
+                    label = change(delta)
+                    if measured and label:
+                        self._metrics.event_handling(label, self._clock.monotonic() - started)
                     if publish:
                         self._subscriptions.publish_object(plural, *_old_and_new(delta))
                 finally:
@@ -187,39 +192,40 @@ class EventHandlers:
 
     # -- pods ------------------------------------------------------------------------------------
 
-    def _pod(self, delta: Delta[Pod]) -> None:
+    def _pod(self, delta: Delta[Pod]) -> str:
         if delta.type is DeltaType.DELETED:
-            self._pod_deleted(delta.object)
-            return
+            return self._pod_deleted(delta.object)
         new, old = delta.object, delta.old
         if old is None:
-            self._pod_added(new)
-        elif old.spec.node_name:
-            self._assigned_updated(old, new)
-        elif new.spec.node_name:
+            return self._pod_added(new)
+        if old.spec.node_name:
+            return self._assigned_updated(old, new)
+        if new.spec.node_name:
             self._assigned_added(new)
             if self._ours(old):
                 self._queue.delete(old)
             else:
                 self._queue.nominator.delete_nominated_pod_if_exists(old)
                 self._nomination_left(old, new.spec.node_name)
-        elif self._ours(new):
-            self._unscheduled_updated(old, new)
-        elif self._honor_nominations:
+            return "AssignedPodAdd"
+        if self._ours(new):
+            return self._unscheduled_updated(old, new)
+        if self._honor_nominations:
             self._foreign_updated(old, new)
+        return ""
 
-    def _pod_added(self, pod: Pod) -> None:
+    def _pod_added(self, pod: Pod) -> str:
         if pod.spec.node_name:
             self._assigned_added(pod)
-        elif self._ours(pod):
-            started = self._clock.monotonic()
+            return "AssignedPodAdd"
+        if self._ours(pod):
             self._queue.add(pod)
-            self._metrics.event_handling("UnscheduledPodAdd", self._since(started))
-        else:
-            if self._misspelt is not None:
-                self._misspelt.look(pod, self._names)
-            if self._honor_nominations and pod.status.nominated_node_name:
-                self._queue.nominator.add_nominated_pod(pod, None)
+            return "UnscheduledPodAdd"
+        if self._misspelt is not None:
+            self._misspelt.look(pod, self._names)
+        if self._honor_nominations and pod.status.nominated_node_name:
+            self._queue.nominator.add_nominated_pod(pod, None)
+        return ""
 
     def _foreign_updated(self, old: Pod, new: Pod) -> None:
         """Track the nomination of a pending pod of another scheduler."""
@@ -232,52 +238,47 @@ class EventHandlers:
             self._move(ASSIGNED_POD_DELETE, old, None, _at_most(old.priority))
 
     def _assigned_added(self, pod: Pod) -> None:
-        started = self._clock.monotonic()
         self._cache.add_pod(pod)
         self._move(ASSIGNED_POD_ADD, None, pod)
-        self._metrics.event_handling("AssignedPodAdd", self._since(started))
 
-    def _assigned_updated(self, old: Pod, new: Pod) -> None:
-        started = self._clock.monotonic()
+    def _assigned_updated(self, old: Pod, new: Pod) -> str:
         self._cache.update_pod(new)
         for event in pod_events(new, old, self._features):
             self._move(event, old, new)
-        self._metrics.event_handling("AssignedPodUpdate", self._since(started))
+        return "AssignedPodUpdate"
 
-    def _unscheduled_updated(self, old: Pod, new: Pod) -> None:
+    def _unscheduled_updated(self, old: Pod, new: Pod) -> str:
         if old.metadata.resource_version == new.metadata.resource_version:
-            return
+            return ""
         if self._cache.is_assumed(new.metadata.uid):
             waiting = self._waiting_pods.get(new.uid)
             if new.terminating and not old.terminating:
                 self._assumed_deleted(new)
             elif waiting is not None:
                 self._waiting_updated(waiting, old, new)
-            return
-        started = self._clock.monotonic()
+            return ""
         self._queue.update(old, new)
         self._nomination_left(old, new.status.nominated_node_name)
-        self._metrics.event_handling("UnscheduledPodUpdate", self._since(started))
+        return "UnscheduledPodUpdate"
 
-    def _pod_deleted(self, pod: Pod) -> None:
+    def _pod_deleted(self, pod: Pod) -> str:
         if pod.spec.node_name:
-            started = self._clock.monotonic()
             self._cache.remove_pod(pod)
             if self._rejected is not None and self._ours(pod):
                 self._rejected.gone(pod)
             self._move(ASSIGNED_POD_DELETE, pod, None)
-            self._metrics.event_handling("AssignedPodDelete", self._since(started))
-        elif self._ours(pod):
-            started = self._clock.monotonic()
+            return "AssignedPodDelete"
+        if self._ours(pod):
             self._queue.delete(pod)
             if self._cache.is_assumed(pod.metadata.uid):
                 self._assumed_deleted(pod)
             elif pod.status.nominated_node_name:
                 self._move(ASSIGNED_POD_DELETE, pod, None, _at_most(pod.priority))
-            self._metrics.event_handling("UnscheduledPodDelete", self._since(started))
-        elif self._honor_nominations:
+            return "UnscheduledPodDelete"
+        if self._honor_nominations:
             self._queue.nominator.delete_nominated_pod_if_exists(pod)
             self._nomination_left(pod, "")
+        return ""
 
     def _assumed_deleted(self, pod: Pod) -> None:
         """Reject an assumed pod that is being deleted at Permit, or else forget it at once."""
@@ -296,27 +297,24 @@ class EventHandlers:
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def _node(self, delta: Delta[Node]) -> None:
-        started = self._clock.monotonic()
+    def _node(self, delta: Delta[Node]) -> str:
         node = delta.object
         if delta.type is DeltaType.DELETED:
             self._move(NODE_DELETE, node, None)
             self._cache.remove_node(node.name)
             if self._rejected is not None:
                 self._rejected.node_gone(node.name)
-            self._metrics.event_handling("NodeDelete", self._since(started))
-        elif delta.old is None:
+            return "NodeDelete"
+        if delta.old is None:
             self._cache.set_node(node)
             self._move(NODE_ADD, None, node)
-            self._metrics.event_handling("NodeAdd", self._since(started))
-        else:
-            self._cache.set_node(node)
-            for event in node_events(node, delta.old, self._features):
-                self._move(event, delta.old, node)
-                self._metrics.event_handling(event.label, self._since(started))
-
-    def _since(self, started: float) -> float:
-        return self._clock.monotonic() - started
+            return "NodeAdd"
+        started = self._clock.monotonic()
+        self._cache.set_node(node)
+        for event in node_events(node, delta.old, self._features):
+            self._move(event, delta.old, node)
+            self._metrics.event_handling(event.label, self._clock.monotonic() - started)
+        return ""
 
 
 #: Resources that in-tree filters read. The status of others may change all the time (quotas), or

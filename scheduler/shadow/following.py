@@ -196,13 +196,13 @@ class FollowingHandlers(EventHandlers):
         self.happenings: Happenings | None = None
 
     def _apply(
-        self, plural: str, batch: Sequence[Delta[Any]], change: Callable[[Any], None]
+        self, plural: str, batch: Sequence[Delta[Any]], change: Callable[[Any], str]
     ) -> None:
         if self.happenings is not None:
             self.happenings.note(plural, batch, self._follower.now())
         super()._apply(plural, batch, change)
 
-    def _pod(self, delta: Delta[Pod]) -> None:
+    def _pod(self, delta: Delta[Pod]) -> str:
         new, old = delta.object, delta.old
         pending = old is not None and not old.spec.node_name
         if delta.type is DeltaType.DELETED:
@@ -210,22 +210,23 @@ class FollowingHandlers(EventHandlers):
                 self._follower.gone(new)
         elif pending and old is not None and new.spec.node_name and self._ours(old):
             number = self._follower.bound(old, new)
-            super()._pod(delta)
+            label = super()._pod(delta)
             self._follower.doubts.applied(new.uid, number)
-            return
+            return label
         elif old is None and self._ours(new):
             if new.spec.node_name:
                 self._follower.tally.unseen += 1
             else:
                 self._follower.seen(new)
-        super()._pod(delta)
+        return super()._pod(delta)
 
-    def _unscheduled_updated(self, old: Pod, new: Pod) -> None:
+    def _unscheduled_updated(self, old: Pod, new: Pod) -> str:
         if not self._follower.updated(old, new):
-            super()._unscheduled_updated(old, new)
-        elif not self._cache.is_assumed(new.uid):
+            return super()._unscheduled_updated(old, new)
+        if not self._cache.is_assumed(new.uid):
             # As the pod of another scheduler, which it is from here on.
             self._foreign_updated(old, new)
+        return ""
 
 
 class FollowingCycle(BindingCycle):

@@ -105,6 +105,8 @@ class _TrialBoard:
 class _NoMeasurements:
     """In place of the metrics of event handlers; a handler that fails ends the trial."""
 
+    measures_events = False
+
     def event_handling(self, *_: object) -> None:
         """Measure nothing."""
 
