@@ -30,7 +30,7 @@ from scheduler.engine.metrics import (
 from scheduler.engine.overruns import MAX_BUDGET_FACTOR, Overruns
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.recheck import filter_assumed, filter_changed_node
-from scheduler.engine.repetition import Repetition
+from scheduler.engine.repetition import EqualPods, Repetition
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import NoNodesError, SchedulingAlgorithm, Unschedulable
 from scheduler.engine.waiting import WaitingPod, WaitingPods, permit_again
@@ -79,6 +79,7 @@ class Engine:
         #: CPU seconds that an ordinary cycle may use.
         self.cycle_seconds = self._budget.seconds
         self._overruns = Overruns()
+        self._equal = EqualPods(cache.table)
         self._on_plugin_error = on_plugin_error
         self.cache = cache
         self.frameworks = frameworks
@@ -120,23 +121,25 @@ class Engine:
         for name, framework in self.frameworks.items():
             algorithm = before.get(name)
             if algorithm is None or algorithm.framework is not framework:
-                algorithm = self._algorithm(framework)
+                algorithm = self._algorithm(framework, self._metrics, self._extenders)
             self.algorithms[name] = algorithm
         #: Whether `suspends` may return True for any pod.
         self.may_suspend = any(each.may_suspend for each in self.algorithms.values())
         #: The grouping plugin by profile; profiles without one are missing.
         self.grouping = {n: f.grouping for n, f in self.frameworks.items() if f.grouping}
 
-    def _algorithm(self, framework: Framework) -> SchedulingAlgorithm:
+    def _algorithm(
+        self, framework: Framework, metrics: EngineMetrics, extenders: Extenders | None = None
+    ) -> SchedulingAlgorithm:
         percentage = framework.percentage_of_nodes_to_score
         return SchedulingAlgorithm(
             framework,
             self.cache.table,
             self._nominator,
-            self._extenders,
+            extenders,
             clock=self._clock,
             random=self._random,
-            metrics=self._metrics,
+            metrics=metrics,
             percentage=self._percentage if percentage is None else percentage,
             reuse=self._reuse,
             plugin_time_budget=self._plugin_time_budget,
@@ -151,18 +154,7 @@ class Engine:
         It never suspends, and has its own cached results and rotation index; see
         `engine.trial_decision`.
         """
-        framework = self.frameworks[profile]
-        percentage = framework.percentage_of_nodes_to_score
-        return SchedulingAlgorithm(
-            framework,
-            self.cache.table,
-            self._nominator,
-            clock=self._clock,
-            random=self._random,
-            metrics=NoMetrics(),
-            percentage=self._percentage if percentage is None else percentage,
-            cycle_budget=self._budget,
-        )
+        return self._algorithm(self.frameworks[profile], NoMetrics())
 
     @contextmanager
     def trial_budget(self, seconds: float) -> Iterator[Callable[[], None]]:
@@ -202,6 +194,8 @@ class Engine:
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
             return attempt
+        if repetition is None:
+            repetition = self._equal.before(attempt)
         try:
             if repetition is None or not repetition.choose(attempt):
                 run_synchronously(self._schedule(attempt))
@@ -212,6 +206,7 @@ class Engine:
         self._measure(attempt, limit)
         if attempt.result is not None:
             self._commit(attempt)
+        self._equal.after(attempt)
         return attempt
 
     async def _schedule(self, attempt: Attempt) -> None:
@@ -359,6 +354,7 @@ class Engine:
         all changes of its state until `decide` has ended, then apply them, and call `commit` if the
         attempt has no failure.
         """
+        self._equal.end()
         attempt = self._begin(info, group, within)
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:

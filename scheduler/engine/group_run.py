@@ -8,11 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.api.packed_labels import MAX_PLAIN_LABELS
-from scheduler.api.pod import Pod
 from scheduler.engine.attempt import Attempt
 from scheduler.engine.capacity_bound import CapacityBound
 from scheduler.engine.engine import Engine
+from scheduler.engine.repetition import same_template
 from scheduler.engine.template_capacity import Template, TemplateCapacities
 from scheduler.framework import CycleState, Int64Column, QueuedPodInfo, Rows
 from scheduler.queue import identity
@@ -207,7 +206,7 @@ def runs_of(infos: Sequence[QueuedPodInfo], totals: Int64Column, *, all_needed: 
     runs: dict[object, Run] = {}
     run: Run | None = None
     for info in sorted(infos, key=lambda each: each.pod.metadata.name):
-        if run is not None and _same_template(run.infos[0].pod, info.pod):
+        if run is not None and same_template(run.infos[0].pod, info.pod):
             run.infos.append(info)
             continue
         known = identity(info.pod)
@@ -230,17 +229,3 @@ def runs_of(infos: Sequence[QueuedPodInfo], totals: Int64Column, *, all_needed: 
         return (-priority, -scalars, -max(shares, default=0.0), info.pod.metadata.name)
 
     return sorted(runs.values(), key=rank)
-
-
-def _same_template(one: Pod, other: Pod) -> bool:
-    """Whether two pods certainly have the same `identity`; cheaper than computing it."""
-    labels = one.metadata.labels
-    return (
-        one.interned is not None
-        and one.interned is other.interned
-        and one.pin == other.pin
-        # A pod may have 50,000 labels, which would be slow to compare.
-        and len(labels) <= MAX_PLAIN_LABELS
-        and labels == other.metadata.labels
-        and one.metadata.namespace == other.metadata.namespace
-    )

@@ -102,7 +102,10 @@ class Lookahead:
             if entry.raw[slot.index] is None:
                 add_column(entry, slot)
         # Apart from ties, these are all rows that can be chosen before one of them is chosen again.
-        rows = highest_rows(total, more)
+        tied: Sequence[int] = () if entry.ties is None else entry.ties.rows
+        rows = np.array(tied[:more], dtype=np.intp)
+        if len(rows) < more:
+            rows = highest_rows(total, more)
         rows = rows[total[rows] != INFEASIBLE]
         keys = self._amounts(rows, np.zeros(len(rows), dtype=np.int64)).keys(self._scalars)
         distinct = dict(zip(keys, rows.tolist(), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Callable
 from typing import Final, Protocol, Self
@@ -16,6 +17,8 @@ SET_ASIDE: Final = "set_aside"
 """The cycle did not run, because one of the same template had exceeded its budget."""
 
 POINTS: Final = ("PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit")
+_FILTERING: Final = tuple(map(POINTS.index, ("PreFilter", "Filter")))
+_SCORING: Final = (*_FILTERING, *map(POINTS.index, ("PreScore", "Score")))
 NOT_RUN: Final = array("f", [-1.0] * len(POINTS))
 """`Stopwatch.seconds` of a cycle that ran no extension point."""
 
@@ -52,7 +55,7 @@ class EngineMetrics(Protocol):
 
 
 class NoMetrics(EngineMetrics):
-    """Measures nothing; `Stopwatch` skips its calls altogether."""
+    """Measures nothing; `Stopwatch` skips its calls altogether, and notes 0 for what ran."""
 
 
 class Stopwatch:
@@ -85,6 +88,11 @@ class Stopwatch:
     def begin(self) -> None:
         """Reset the durations at the start of a cycle."""
         self.seconds[:] = NOT_RUN
+
+    def repeated(self, *, scored: bool) -> None:
+        """Note that the points up to the choice of a node took no time, since nothing ran."""
+        for index in _SCORING if scored else _FILTERING:
+            self.seconds[index] = 0.0
 
     def rows(self, plugin: str, point: str, count: int, started: float | None) -> None:
         """Report a columnar call on `count` rows; `started` is None unless the cycle is sampled."""
@@ -119,9 +127,13 @@ class PointTimer:
 
     def __enter__(self) -> Self:
         """Start measuring. Raises CycleBudgetError if the cycle has exceeded its budget."""
-        cycle = self._stopwatch.cycle
+        stopwatch = self._stopwatch
+        cycle = stopwatch.cycle
         self.status = "Success"
-        self.started = now = self._stopwatch.monotonic()
+        if stopwatch.metrics is None and cycle.deadline == math.inf:
+            # Nobody reads a duration. In virtual time, it is 0 in any case.
+            return self
+        self.started = now = stopwatch.monotonic()
         if now > cycle.deadline:
             cycle.check_cpu_time(now)
         return self
@@ -129,10 +141,12 @@ class PointTimer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Report the duration."""
         stopwatch = self._stopwatch
-        seconds = stopwatch.monotonic() - self.started
-        stopwatch.seconds[self._index] = seconds
         metrics = stopwatch.metrics
-        if metrics is not None:
+        if metrics is None:
+            stopwatch.seconds[self._index] = 0.0
+        else:
+            seconds = stopwatch.monotonic() - self.started
+            stopwatch.seconds[self._index] = seconds
             failed = kind is not None and issubclass(kind, AttemptError)
             status = "Error" if failed else self.status
             metrics.extension_point(self._point, status, stopwatch.profile, seconds)
