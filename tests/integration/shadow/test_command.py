@@ -6,11 +6,14 @@ import asyncio
 import json
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
+from devtools.control_plane.ports import free_port
 from devtools.embedded_service import bind, node, until
 from scheduler.cli import exit_codes
 from simulator import EmbeddedCluster, FaultRule
@@ -96,15 +99,26 @@ async def test_a_signal_ends_it_with_summary_and_report(
     cluster.create(pod("a", cpu="9"))
     reject(cluster, "a", "0/1 nodes are available: 1 Insufficient cpu.")
     page = tmp_path / "report.html"
-    process = await command.start("--report", str(page))
-    assert process.stderr is not None
-    assert (await process.stderr.readline()).startswith(b"following default-scheduler")
-    await asyncio.sleep(0.5)
+    address = f"127.0.0.1:{free_port()}"
+    process = await command.start("--report", str(page), "--listen", address)
+    while not await asyncio.to_thread(_waits_in_both, address):
+        assert process.returncode is None
     process.send_signal(number)
     out, err = await process.communicate()
-    assert (process.returncode, err) == (0, b"")
+    assert process.returncode == 0, err
+    assert b"Traceback" not in err
     assert out.startswith(b"0 decisions of default-scheduler in ")
     assert "default/a" in page.read_text()
+
+
+def _waits_in_both(address: str) -> bool:
+    """Ask a shadow whether it has compared the pod that waits; False while it does not listen."""
+    try:
+        with urlopen(f"http://{address}/debug/shadow", timeout=5) as response:
+            return bool(json.load(response)["waiting_both"] == 1)
+    except OSError:
+        time.sleep(0.05)
+        return False
 
 
 async def test_a_signal_before_the_first_lists_ends_it_at_once(
