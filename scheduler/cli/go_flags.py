@@ -187,8 +187,8 @@ def _flatten(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> 
 def go_arguments(arguments: Sequence[str], flags: Iterable[Flag]) -> list[str]:
     """Rewrite a command line of Go's flag package for click.
 
-    >>> leader = Flag("leader-elect", Kind.BOOL)
-    >>> level = Flag("v", Kind.INT, short="-v")
+    >>> leader = Flag("leader-elect", FlagKind.BOOL)
+    >>> level = Flag("v", FlagKind.INT, short="-v")
     >>> go_arguments(["--leader_elect", "-v=2", "x"], [leader, level])
     ['--leader-elect=true', '--v=2', 'x']
     """
