@@ -6,6 +6,7 @@ import keyword
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -33,8 +34,11 @@ class Scaffold:
             raise ScaffoldError(
                 f"{name!r}: give a name like rack-aware, of lower-case letters, digits and hyphens"
             )
-        if keyword.iskeyword(self.module) or self.module in sys.stdlib_module_names:
-            raise ScaffoldError(f"{name!r} is a word or a module of Python; give another name")
+        if keyword.iskeyword(self.module) or _is_taken(self.module):
+            raise ScaffoldError(
+                f"{name!r} is a word of Python, or the module {self.module} exists already; "
+                "give another name"
+            )
         self._points = tuple(each for each in POINTS if each in set(points))
         chosen: list[str] = []
         for point in self._points:
@@ -119,6 +123,11 @@ class Scaffold:
         for mark, name in self._names.items():
             text = text.replace(mark, name)
         return text
+
+
+def _is_taken(module: str) -> bool:
+    """Whether Python would find another module of this name: its own, ours or an installed one."""
+    return module in sys.stdlib_module_names or find_spec(module) is not None
 
 
 _NAMES: Final = (

@@ -93,9 +93,11 @@ def test_a_name_that_is_no_module_is_refused(name: str) -> None:
         Scaffold(name, ["filter"])
 
 
-@pytest.mark.parametrize("name", ["class", "json", "random"])
+@pytest.mark.parametrize(
+    "name", ["class", "json", "random", "config", "kubestow", "numpy", "plugins", "scheduler"]
+)
 def test_a_name_of_python_is_refused(name: str) -> None:
-    with pytest.raises(ScaffoldError, match="module of Python"):
+    with pytest.raises(ScaffoldError, match="give another name"):
         Scaffold(name, ["filter"])
 
 
