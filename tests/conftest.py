@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import warnings
 from collections.abc import Generator, Iterator
 
@@ -39,11 +40,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_configure() -> None:
-    """Refuse to run without libraries that CI requires, and print tracebacks plainly.
+    """Refuse to run without libraries that CI requires, hear Ctrl-C, and print tracebacks plainly.
 
     To lay one out with Rich takes many times what a test takes, and nobody sees most of them.
     """
     require_opentelemetry()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A script that runs pytest in the background ignores SIGINT, and so would what tests start.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for each in structlog.get_config()["processors"]:
         if isinstance(each, structlog.dev.ConsoleRenderer):
             each.exception_formatter = structlog.dev.plain_traceback

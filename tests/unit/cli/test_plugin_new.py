@@ -96,7 +96,7 @@ def test_a_name_that_is_no_module_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["class", "json", "random", "config", "kubestow", "numpy", "plugins", "scheduler"]
 )
-def test_a_name_of_python_is_refused(name: str) -> None:
+def test_a_name_that_python_finds_already_is_refused(name: str) -> None:
     with pytest.raises(ScaffoldError, match="give another name"):
         Scaffold(name, ["filter"])
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from devtools.forked_commands import ForkedCommands
+from tests.conftest import pytest_configure
 
 CRASH = "raise KeyError('of this folder')\n"
 
@@ -89,3 +90,13 @@ def test_an_interrupted_call_has_its_traceback(waiting: ForkedCommands) -> None:
         process.send_signal(signal.SIGINT)
         assert "KeyboardInterrupt" in process.communicate(timeout=600)[1]
     assert process.returncode == 1
+
+
+def test_what_a_script_runs_in_the_background_hears_an_interrupt() -> None:
+    """A shell without job control starts it with SIGINT ignored, which its processes inherit."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        pytest_configure()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
