@@ -138,15 +138,16 @@ thirdparty: envtest-build thirdparty-build ## Run kubestow beside Kueue and othe
 	  $(BIN)/python -m pytest -m thirdparty -s -o faulthandler_timeout=900 $(PYTEST_ARGS)
 
 .PHONY: thirdparty-short-build
-thirdparty-short-build: $(STAMP) ## Build Kueue, kwok and the alert rules into .thirdparty/bin
-	$(BIN)/python -m tests.thirdparty.build kueue kwok alertrules
+thirdparty-short-build: $(STAMP) ## Build Kueue, kwok and the checks of monitoring into .thirdparty/bin
+	$(BIN)/python -m tests.thirdparty.build kueue kwok alertrules dashboard
 
 .PHONY: thirdparty-short
-thirdparty-short: envtest-build thirdparty-short-build ## Run the quick tests of thirdparty: beside Kueue, and the alert rules
+thirdparty-short: envtest-build thirdparty-short-build ## Run the quick tests of thirdparty: beside Kueue, and of monitoring
 	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 \
 	  $(BIN)/python -m pytest -m thirdparty --numprocesses 2 --dist loadfile \
-	  -k "plain_pods or larger_than_the_quota or test_alert_rules" \
-	  tests/thirdparty/test_kueue.py tests/thirdparty/test_alert_rules.py $(PYTEST_ARGS)
+	  -k "plain_pods or larger_than_the_quota or test_alert_rules or test_dashboard" \
+	  tests/thirdparty/test_kueue.py tests/thirdparty/test_alert_rules.py \
+	  tests/thirdparty/test_dashboard.py $(PYTEST_ARGS)
 
 .PHONY: chart-build
 chart-build: $(STAMP) ## Build Helm into .helm/bin (once, minutes)

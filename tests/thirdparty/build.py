@@ -6,7 +6,8 @@ main package. They are separate because they need different releases of the Kube
     cd modules && mkdir NAME && cd NAME
     go mod init kubestow.test/thirdparty/NAME && go get -tool PACKAGE@VERSION
 
-`alertrules` is our own program around packages of Prometheus; its main.go lies beside its go.mod.
+`alertrules` and `dashboard` are our own programs, around packages of Prometheus and of Grafana;
+their main.go lies beside their go.mod.
 
 Only the standard library is used, because this runs before the project is installed.
 """
