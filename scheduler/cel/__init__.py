@@ -6,9 +6,14 @@ the API server does before it stores it (`estimator`). Nothing here does I/O; ti
 of an evaluation are bounded by its cost. Everything public is named in `__all__`.
 """
 
-from scheduler.cel.devices import DeviceSelector, ParsedExpression, check_storable, device_value
+from scheduler.cel.devices import (
+    DeviceSelector,
+    ParsedExpression,
+    check_storable,
+    device_value,
+    prepare,
+)
 from scheduler.cel.errors import CompileError, EvaluationCancelledError, EvaluationError
-from scheduler.cel.parser import prepare
 from scheduler.cel.renaming import rename
 
 __all__ = [

@@ -38,7 +38,6 @@ from scheduler.cel.libraries import (
     versions,
 )
 from scheduler.cel.metering import COST_LIMIT, MAX_COMPILE_WORK, Check, Meter
-from scheduler.cel.parser import Parsing
 from scheduler.cel.syntax import Node
 from scheduler.cel.types import ANY, BOOL, STRING, Type, map_of
 from scheduler.cel.values import type_name
@@ -76,6 +75,13 @@ _NODE_BYTES: Final = 350
 """Bytes of a compiled node; measured were up to 310."""
 
 
+def prepare() -> None:
+    """Make the tables of the parser, which takes some 100 ms, if they are not there yet."""
+    from scheduler.cel.parser import parser  # noqa: PLC0415 - see ParsedExpression
+
+    parser()
+
+
 class ParsedExpression:
     """An expression that is not compiled yet; both take long, so it is parsed in pieces."""
 
@@ -88,6 +94,9 @@ class ParsedExpression:
         self.nbytes = _CHARACTER_BYTES * len(expression)
         #: The syntax tree, None before the end.
         self.tree: Node | None = None
+        # Lark takes 1.4 MiB, which most clusters, without such expressions, do not need.
+        from scheduler.cel.parser import Parsing  # noqa: PLC0415
+
         self._parsing = Parsing(expression)
 
     def advance(self, check: Check | None = None) -> bool:

@@ -99,11 +99,6 @@ PIECE: Final = 1100
 """Tokens that are parsed in one piece, some 20 ms, with two checks for interruption."""
 
 
-def prepare() -> None:
-    """Make the tables of the parser, which takes some 100 ms, if they are not there yet."""
-    _parser()
-
-
 class Parsing:
     """An expression that is parsed in pieces."""
 
@@ -115,7 +110,7 @@ class Parsing:
         if size > MAX_LENGTH:
             raise CompileError(f"the expression has {size} bytes, above the limit of {MAX_LENGTH}")
         self._expression = expression
-        self._parsing = _parser().parse_interactive(expression)
+        self._parsing = parser().parse_interactive(expression)
         self._tokens = self._parsing.iter_parse()
         self._last: lark.Token | None = None
 
@@ -144,7 +139,7 @@ class Parsing:
 def tokens(expression: str) -> list[lark.Token]:
     """Return the tokens, without white space and comments; raises `CompileError`."""
     try:
-        return list(_parser().lex(expression))
+        return list(parser().lex(expression))
     except lark.exceptions.UnexpectedInput as error:
         raise _syntax_error(expression, error) from None
 
@@ -157,7 +152,8 @@ def _syntax_error(expression: str, error: lark.exceptions.UnexpectedInput) -> Co
 
 
 @cache
-def _parser() -> lark.Lark:
+def parser() -> lark.Lark:
+    """Return the parser with its tables, which take some 100 ms to make."""
     return lark.Lark(GRAMMAR, parser="lalr", transformer=_Builder(), maybe_placeholders=True)
 
 

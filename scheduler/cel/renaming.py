@@ -6,15 +6,15 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Final
-
-import lark
+from typing import TYPE_CHECKING, Final
 
 from scheduler.cel import literals
 from scheduler.cel.devices import FIELDS, environment
 from scheduler.cel.errors import CompileError
 from scheduler.cel.macros import MACROS
-from scheduler.cel.parser import MAX_LENGTH, tokens
+
+if TYPE_CHECKING:
+    import lark
 
 _BEFORE_FIELD_OF_DEVICE: Final = frozenset({"NAME", "RPAR"})
 """Types of the token before the dot of `device.driver`: attributes follow a bracket."""
@@ -35,6 +35,8 @@ def rename(expression: str, renamed: Callable[[str], str]) -> str:
     >>> rename('device.attributes["acme.com"].model == "A100"', str.upper)
     'device.attributes["ACME.COM"].MODEL == "A100"'
     """
+    from scheduler.cel.parser import MAX_LENGTH, tokens  # noqa: PLC0415 - see ParsedExpression
+
     if len(expression.encode(errors="surrogatepass")) > MAX_LENGTH:
         raise CompileError(f"the expression has more than {MAX_LENGTH} bytes")
     found = tokens(expression)

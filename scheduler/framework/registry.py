@@ -11,13 +11,12 @@ import importlib
 import inspect
 import os
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -174,13 +173,16 @@ def _raised(error: BaseException) -> str:
 
 def _is_pythons(file: str) -> bool:
     """Whether a file belongs to Python or to an installed library, or is this module."""
-    return file == __file__ or file.startswith(("<", *LIBRARIES))
+    return file == __file__ or file.startswith(("<", *libraries()))
 
 
-LIBRARIES: Final = tuple(
-    f"{sysconfig.get_path(each)}{os.sep}" for each in ("stdlib", "purelib", "platlib")
-)
-"""Directories of the standard library and of installed packages."""
+@cache
+def libraries() -> tuple[str, ...]:
+    """Return the directories of the standard library and of installed packages."""
+    # 0.7 MiB of settings of Python's build, needed for errors and reloads only.
+    import sysconfig  # noqa: PLC0415
+
+    return tuple(f"{sysconfig.get_path(each)}{os.sep}" for each in ("stdlib", "purelib", "platlib"))
 
 
 def _without(reference: str, module: ModuleType, attribute: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from scheduler.framework.registry import LIBRARIES
+from scheduler.framework.registry import libraries
 
 _PACKAGES: Final = tuple(
     f"{Path(__file__).resolve().parents[3] / each}{os.sep}"
@@ -39,7 +39,7 @@ class FreshImports:
     def __init__(self, folders: Iterable[str]) -> None:
         self._roots = tuple({f"{root}{os.sep}" for each in folders for root in _roots(each)})
         self._libraries = tuple(
-            each for each in (*LIBRARIES, *_PACKAGES) if each.startswith(self._roots)
+            each for each in (*libraries(), *_PACKAGES) if each.startswith(self._roots)
         )
         self._compiling = sys.pycache_prefix, sys.dont_write_bytecode
         self.undone = False

@@ -8,6 +8,8 @@ connection is interrupted and no file is watched. `client_authorities` finds tho
 from __future__ import annotations
 
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,6 +33,7 @@ VALID_FOR: Final = timedelta(days=365)
 RENEW_AFTER_SECONDS: Final = VALID_FOR.total_seconds() / 2
 CHECK_SECONDS: Final = 10.0
 """How often files are looked at, at most."""
+_MAKING_SECONDS: Final = 60
 
 _MINIMUM_VERSIONS: Final = {
     "": ssl.TLSVersion.TLSv1_2,
@@ -291,10 +294,26 @@ def _source(options: ServingOptions, clock: Clock) -> CertificateSource:
 
 
 def _new_pair(clock: Clock) -> tuple[bytes, bytes]:
-    # It imports `cryptography`, 8 MiB that are not needed with a given certificate.
-    from scheduler.service.serving.self_signed import make_pair  # noqa: PLC0415
+    """Return certificate and key. Raises OSError."""
+    now = datetime.fromtimestamp(clock.now(), UTC)
+    if "cryptography" in sys.modules:
+        from scheduler.service.serving.self_signed import make_pair  # noqa: PLC0415
 
-    return make_pair(datetime.fromtimestamp(clock.now(), UTC), VALID_FOR)
+        return make_pair(now, VALID_FOR)
+    # `cryptography` would keep 10 MiB of this process for two calls a year.
+    arguments = [now.isoformat(), str(VALID_FOR.total_seconds())]
+    # -P: the folder of the program and the present one may hold a module of any name.
+    command = [sys.executable, "-P", str(Path(__file__).with_name("self_signed.py")), *arguments]
+    try:
+        ended = subprocess.run(command, capture_output=True, check=True, timeout=_MAKING_SECONDS)  # noqa: S603 - ours
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode(errors="replace").splitlines() or [f"exit {error.returncode}"]
+        raise OSError(f"the program that makes a key pair failed: {lines[-1]}") from error
+    except subprocess.TimeoutExpired as error:
+        message = f"the program that makes a key pair needed more than {_MAKING_SECONDS} s"
+        raise OSError(message) from error
+    certificate, begin, key = ended.stdout.partition(b"-----BEGIN PRIVATE KEY")
+    return certificate, begin + key
 
 
 def _write_pair(folder: Path, certificate: bytes, key: bytes) -> FilePair:

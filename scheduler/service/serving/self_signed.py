@@ -1,7 +1,11 @@
-"""The self-signed certificate that is served if none is given."""
+"""The self-signed certificate that is served if none is given.
+
+As a program, with the arguments of `make_pair` as ISO 8601 and seconds, it prints the two PEMs.
+"""
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 
@@ -43,4 +47,10 @@ def make_pair(now: datetime, valid_for: timedelta) -> tuple[bytes, bytes]:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         ),
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.writelines(
+        make_pair(datetime.fromisoformat(sys.argv[1]), timedelta(seconds=float(sys.argv[2])))
     )

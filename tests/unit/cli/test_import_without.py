@@ -18,6 +18,8 @@ NOT_FOR_RUN = (
     "kubernetes_asyncio.client",
     "simulator",
     "numpy.testing",
+    "lark",
+    "sysconfig",
 )
 """Tens of MiB that an ordinary scheduler never uses."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import stat
+import sys
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from scheduler.service.options import ServingOptions
+from scheduler.service.serving import certificates
 from scheduler.service.serving.certificates import (
     RENEW_AFTER_SECONDS,
     VALID_FOR,
@@ -159,6 +161,43 @@ def test_a_certificate_folder_is_filled_once_and_used_again(tmp_path: Path) -> N
     ]
     assert stat.S_IMODE((folder / "kube-scheduler.key").stat().st_mode) == 0o600
     assert served(ServingTls(options)) == first
+
+
+@pytest.fixture
+def cryptography_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the process look as if nothing had imported `cryptography`."""
+    monkeypatch.delitem(sys.modules, "cryptography")
+
+
+@pytest.mark.usefixtures("cryptography_absent")
+def test_a_pair_is_made_without_loading_cryptography() -> None:
+    """The child process ends, and gives back what `cryptography` needs."""
+    clock = ManualClock()
+    tls = ServingTls(ServingOptions(), clock=clock)
+    assert "cryptography" not in sys.modules
+    made = served(tls)
+    assert (
+        made.not_valid_after_utc
+        == datetime.fromtimestamp(clock.now(), UTC).replace(microsecond=0) + VALID_FOR
+    )
+
+
+@pytest.mark.usefixtures("cryptography_absent")
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("import sys; sys.exit('no module named cryptography')", "failed: no module named crypt"),
+        ("import sys; sys.exit(3)", "failed: exit 3"),
+        ("print('not a certificate')", "serving certificate: "),
+    ],
+)
+def test_a_program_that_makes_no_pair_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, message: str
+) -> None:
+    (tmp_path / "self_signed.py").write_text(program)
+    monkeypatch.setattr(certificates, "__file__", str(tmp_path / "certificates.py"))
+    with pytest.raises(ServingError, match=message):
+        ServingTls(ServingOptions())
 
 
 @pytest.mark.parametrize(
