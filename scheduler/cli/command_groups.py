@@ -10,17 +10,28 @@ import click
 MEANT: Final = {
     "apply": "config validate",
     "canary": "shadow",
+    "dashboard": "ui",
     "describe": "explain",
+    "diagnose": "explain",
+    "doctor": "check",
     "dry-run": "shadow",
+    "dump": "bundle",
+    "events": "explain",
     "fit": "whatif",
     "gang": "gangs",
     "get": "queue",
+    "init": "plugin new",
+    "install": "run",
     "lint": "config validate",
     "list": "queue",
     "logs": "explain",
+    "new": "plugin new",
+    "nodes": "top",
     "pending": "queue",
+    "permissions": "check",
     "plan": "simulate",
     "pods": "queue",
+    "rbac": "config rbac",
     "schedule": "run",
     "serve": "run",
     "server": "apiserver",
@@ -28,6 +39,8 @@ MEANT: Final = {
     "status": "top",
     "sweep": "simulate --sweep",
     "validate": "config validate",
+    "watch": "top",
+    "web": "ui",
     "why": "explain",
 }
 """Words of people for commands that have another name."""
@@ -39,7 +52,12 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command as Click does. Raises UsageError."""
+        """Find a command as Click does; `help COMMAND` is `COMMAND --help`. Raises UsageError."""
+        if args[0] == "help" and ctx.parent is None and not ctx.resilient_parsing:
+            if len(args) == 1:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            args = [*args[1:], "--help"]
         name = args[0]
         names = self.list_commands(ctx)
         if name not in names and not name.startswith("-") and not ctx.resilient_parsing:

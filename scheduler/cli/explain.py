@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
 from scheduler.cli.modes import ModalCommand
-from scheduler.cli.pod_names import without_kind
+from scheduler.cli.pod_names import namespace_for, no_such_pod, one_name, without_kind
 from scheduler.sanitizing.escaping import escaped_json
 
 if TYPE_CHECKING:
@@ -52,9 +53,12 @@ Examples:
 
 
 @click.command("explain", cls=ModalCommand, help=HELP, short_help="Show why a pod is where it is.")
-@click.argument("pod", metavar="[NAMESPACE/]POD", default="")
+@click.argument("pod", metavar="[NAMESPACE/]POD", nargs=-1, callback=one_name)
 @click.option(
-    "--namespace", "-n", default="default", show_default=True, help="Of a name without one."
+    "--namespace",
+    "-n",
+    metavar="NAME",
+    help="Of a name without one. Default: that of the kubeconfig's context, or default.",
 )
 @click.option(
     "--group", metavar="[NAMESPACE/]NAME", default="", help="Explain this pod group, and no pod."
@@ -97,7 +101,7 @@ def command(  # noqa: PLR0913 - one argument per option
     *,
     endpoint: Endpoint,
     pod: str,
-    namespace: str,
+    namespace: str | None,
     group: str,
     node: str,
     remedies: str,
@@ -110,7 +114,10 @@ def command(  # noqa: PLR0913 - one argument per option
     """Show where a pod, or a group, stands."""
     pod, group = without_kind(pod), without_kind(group)
     if bool(pod) is bool(group):
-        raise click.UsageError("give either a pod or --group")
+        raise click.UsageError(
+            "give either a pod or --group; `kubestow queue` lists the pods that wait"
+        )
+    namespace = namespace_for(endpoint, namespace)
     if group:
         _explain_group(endpoint, _key(group, namespace, "NAME", "--group"), output)
         return
@@ -121,7 +128,12 @@ def command(  # noqa: PLR0913 - one argument per option
         query["node"] = node
     else:
         query |= {"remedies": remedies, "limit": str(LIMIT)}
-    body = endpoint.get("/debug/explain", query)
+    try:
+        body = endpoint.get("/debug/explain", query)
+    except CommandError as error:
+        if error.exit_code != NO_SUCH_POD or node:
+            raise
+        raise no_such_pod(endpoint, key, namespace, error) from error
     if output == "json":
         click.echo(escaped_json(body), nl=False)
         return

@@ -127,6 +127,7 @@ MODES: Final[Mapping[str, tuple[Choice, ...]]] = {
             Mode("--watch", _given("watch"), ("interval",), {"output": ("table",)}),
             Mode("a single answer", _otherwise),
         ),
+        *_everywhere(),
         *_WAY,
     ),
     "gangs": _WAY,

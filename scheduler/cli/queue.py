@@ -56,6 +56,7 @@ Examples:
 
 @click.command("queue", cls=ModalCommand, help=HELP, short_help="Show which pods wait, and why.")
 @click.option("--namespace", "-n", metavar="NAME", help="Only pods of this namespace.")
+@click.option("--all-namespaces", "-A", is_flag=True, help="Pods of all namespaces: the default.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
@@ -84,13 +85,16 @@ def command(
     *,
     endpoint: Endpoint,
     namespace: str | None,
+    all_namespaces: bool,
     limit: int,
     output: str,
     watch: bool,
     interval: float,
 ) -> None:
     """Show the pods that wait."""
-    query = {"limit": str(limit)} | ({"namespace": namespace} if namespace else {})
+    query = {"limit": str(limit)} | (
+        {"namespace": namespace} if namespace and not all_namespaces else {}
+    )
     if watch and output == "table" and sys.stdout.isatty():
         _watch(endpoint, query, interval)
         return

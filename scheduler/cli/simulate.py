@@ -59,6 +59,11 @@ Examples:
   kubestow simulate cluster.json --nodes-needed node-7
 """
 
+NO_DUMP: Final = (
+    "name the copy of a cluster, DUMP: write one with `kubectl get nodes,pods -A -o json > "
+    "cluster.json`, and see --help for what else belongs in it"
+)
+
 
 def _standard_input(
     _ctx: click.Context, _parameter: click.Parameter, dumps: tuple[str, ...]
@@ -167,7 +172,7 @@ def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **ask
             sys.exit(DOES_NOT_FIT)
         return
     if not dumps:
-        raise click.UsageError("Missing argument 'DUMP...'.")
+        raise click.UsageError(NO_DUMP)
     questions = [name for name in capacity.QUESTIONS if asked[name] not in (None, False)]
     with errors():
         from scheduler.offline.experiment import Simulation

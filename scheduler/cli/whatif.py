@@ -12,7 +12,7 @@ from scheduler.cli.exit_codes import DOES_NOT_FIT
 from scheduler.cli.manifests import documents, named
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import decoded, one_line
-from scheduler.cli.pod_names import without_kind
+from scheduler.cli.pod_names import namespace_for, one_name, without_kind
 from scheduler.cli.tables import say, wide_console
 from scheduler.sanitizing.escaping import escaped_json
 
@@ -62,8 +62,11 @@ FILE: Final = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
 @click.command("whatif", cls=ModalCommand, help=HELP, short_help="Say whether a pod would fit, if.")
-@click.argument("pod", metavar="[NAMESPACE/]POD", default="")
-@click.option("--namespace", "-n", default="default", show_default=True, help="Of POD alone.")
+@click.argument("pod", metavar="[NAMESPACE/]POD", nargs=-1, callback=one_name)
+@click.option(
+    "--namespace", "-n", metavar="NAME",
+    help="Of POD alone. Default: that of the kubeconfig's context, or default.",
+)  # fmt: skip
 @click.option(
     "--filename", "-f", type=FILE, metavar="FILE",
     help="Manifest of a pod that does not exist, or of a controller with a pod template; - reads "
@@ -92,7 +95,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False, allow_dash=True)
 )
 @endpoint_options
 def command(
-    *, endpoint: Endpoint, pod: str, namespace: str, filename: Any, output: str, **asked: Any
+    *, endpoint: Endpoint, pod: str, namespace: str | None, filename: Any, output: str, **asked: Any
 ) -> None:
     """Ask, print the answer, and exit with 3 if it is no."""
     import msgspec
@@ -102,6 +105,7 @@ def command(
     pod = without_kind(pod)
     if bool(pod) == (filename is not None):
         raise click.UsageError("give either a pod or -f FILE")
+    namespace = namespace_for(endpoint, namespace)
     key = "" if not pod else pod if "/" in pod else f"{namespace}/{pod}"
     manifest = None if filename is None else _manifest(filename, namespace)
     question = _question(key, manifest, asked, namespace)

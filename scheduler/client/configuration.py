@@ -95,6 +95,17 @@ async def load_configuration(
     raise ConfigurationError(NOTHING_CONFIGURED.format(default=default))
 
 
+def selected_namespace(
+    kubeconfig: str = "", context: str = "", environ: Mapping[str, str] = os.environ
+) -> str:
+    """Return the namespace of a context as kubectl does; empty if no kubeconfig names one."""
+    named = kubeconfig or environ.get("KUBECONFIG") or str(_default_kubeconfig(environ))
+    try:
+        return select(_existing(named.split(os.pathsep)), context or None).namespace
+    except ConfigurationError:
+        return ""
+
+
 def selected_server(path: str) -> tuple[str, str]:
     """Return the server and the context that a kubeconfig selects.
 

@@ -109,7 +109,7 @@ class Context(msgspec.Struct):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
-    """Without effect: a scheduler works in all namespaces."""
+    """For questions about pods that name none; a scheduler works in all namespaces."""
     extensions: list[Extension] = []
 
 
@@ -155,6 +155,7 @@ class Selected:
     """The parts of files that a context selects."""
 
     context: str
+    namespace: str
     cluster: KubeconfigEntry[Cluster]
     user: KubeconfigEntry[User]
 
@@ -187,7 +188,7 @@ def select(paths: Sequence[Path], context: str | None) -> Selected:
     if selected.user:
         user = _entry(merged.users, "users", selected.user, User)
     _check(chosen, cluster.value, user.value)
-    return Selected(chosen, cluster, user)
+    return Selected(chosen, selected.namespace, cluster, user)
 
 
 def server_url(server: str) -> str:

@@ -20,7 +20,7 @@ from devtools.embedded_service import (
 )
 from scheduler.framework import Code, Status
 from simulator import EmbeddedCluster
-from tests.integration.explain.conftest import Open, Site
+from tests.integration.explain.conftest import STRANGER, Open, Site
 
 
 async def waiting(site: Site, name: str) -> None:
@@ -282,6 +282,35 @@ async def test_unknown_pods_are_an_error(scheduling: Open, arguments: list[str],
         result = await site.query(*arguments)
     assert (result.code, result.out) == (4, "")
     assert text in result.err
+
+
+@pytest.mark.parametrize(
+    "words", [["web"], ["deploy/web"], ["deployment", "web"], ["default/web"], ["wep-1"]]
+)
+async def test_pods_that_may_be_meant_are_named(scheduling: Open, words: list[str]) -> None:
+    async with scheduling() as site:
+        for number in range(2):
+            site.cluster.create(pod(f"web-{number}", gates=["quota"]))
+        site.cluster.create(pod("other", gates=["quota"]))
+        await until_gated(site, 3)
+        result = await site.query("explain", *words)
+        elsewhere = await site.query("explain", *words, token=STRANGER)
+    assert result.code == 4
+    (names,) = re.findall(r"^Pods that wait, with such a name: (.*)$", result.err, re.MULTILINE)
+    assert sorted(names.split(", ")) == ["default/web-0", "default/web-1"]
+    assert "web-0" not in elsewhere.err, "whoever may not list them learns nothing"
+
+
+async def test_a_kind_and_a_name_may_be_two_words(scheduling: Open) -> None:
+    async with scheduling() as site:
+        site.cluster.create(pod("web", gates=["quota"]))
+        await until_gated(site, 1)
+        explained = await site.output("explain", "pod", "web")
+        asked = await site.query("whatif", "pods", "default/web")
+        two = await site.query("explain", "web", "other")
+    assert explained.startswith("default/web  ")
+    assert asked.out.startswith("default/web ")
+    assert (two.code, "give one pod, not 2: web other" in two.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -292,6 +292,8 @@ def test_config_schema_describes_plugins_of_ones_own(
         ("plan", "Did you mean simulate?"),
         ("validate x.yaml", "Did you mean config validate?"),
         ("pods", "Did you mean queue?"),
+        ("doctor", "Did you mean check?"),
+        ("help xyzzy", "No such command 'xyzzy'. There are: run, "),
         ("config validat x.yaml", "No such command 'validat'. Did you mean validate?"),
         ("quota shw", "Did you mean show?"),
         ("plugin xyzzy", "There are: "),
@@ -304,3 +306,22 @@ def test_a_command_that_does_not_exist_gets_a_suggestion(
     ended = shell(*line.split())
     assert ended.code == 2
     assert hint in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        ("help", "--help"),
+        ("help explain", "explain --help"),
+        ("help plugin new", "plugin new --help"),
+    ],
+)
+def test_help_is_a_word_as_well(shell: Shell, words: str, same: str) -> None:
+    asked, expected = shell(*words.split()), shell(*same.split())
+    assert (asked.code, asked.out) == (0, expected.out)
+
+
+def test_a_simulation_without_a_copy_says_how_to_write_one(shell: Shell) -> None:
+    ended = shell("simulate")
+    assert ended.code == 2
+    assert "kubectl get nodes,pods -A -o json" in ended.err

@@ -24,6 +24,7 @@ from cryptography.x509.oid import NameOID
 from scheduler.client.configuration import (
     ClientConfiguration,
     load_configuration,
+    selected_namespace,
 )
 from scheduler.client.credentials import (
     RENEWAL_RETRY_DELAY,
@@ -498,3 +499,21 @@ class Provider:
             msg = "provider is down"
             raise ConfigurationError(msg)
         return Issued(f"Bearer {number}")
+
+
+def test_the_namespace_of_a_context_is_that_of_questions(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    contexts = [
+        {"name": "one", "context": {"cluster": "c", "namespace": "shop"}},
+        {"name": "two", "context": {"cluster": "c"}},
+    ]
+    clusters = [{"name": "c", "cluster": {"server": "https://host"}}]
+    file.write_text(
+        json.dumps({"current-context": "one", "contexts": contexts, "clusters": clusters})
+    )
+    environ = {"KUBECONFIG": f"{tmp_path / 'none'}:{file}"}
+    assert selected_namespace(environ=environ) == "shop"
+    assert selected_namespace(str(file), environ={}) == "shop"
+    assert selected_namespace(context="two", environ=environ) == ""
+    assert selected_namespace(context="three", environ=environ) == ""
+    assert selected_namespace(environ={"HOME": str(tmp_path)}) == ""
