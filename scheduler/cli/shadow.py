@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
+import errno
 import re
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -18,12 +14,12 @@ from scheduler.cli import exit_codes
 from scheduler.cli.cluster import Cluster, cluster_options
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.modes import ModalCommand
+from scheduler.cli.stopping import Stop
 
 if TYPE_CHECKING:
+    from scheduler.cli.shadow_following import Asked, End
     from scheduler.explain.records.shadow import ShadowSummary
     from scheduler.offline.assertions import Assertion
-    from scheduler.offline.happenings import Happenings
-    from scheduler.shadow.wiring import ShadowWiring
 
 HELP: Final = """\
 Decide the pods of the scheduler in force beside it, send nothing, and compare.
@@ -41,7 +37,8 @@ it at once.
 
 \b
 Exit codes: 0 compared; 1 another error; 2 wrong options or configuration;
-3 an assertion does not hold; 5 the API server cannot be reached; 6 rights are missing;
+3 an assertion does not hold; 5 the API server cannot be reached, or was silent at the end;
+6 rights are missing;
 10 no pod has the scheduler name; 11 nothing happened that could be compared;
 130 stopped by a second signal.
 
@@ -53,11 +50,6 @@ Examples:
 """
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-LIVE_SECONDS: Final = 1.0
-ROWS: Final = 20
-REPORT_ROWS: Final = 500
-MAX_NAMES: Final = 5
-EXIT_FORCED: Final = 130
 
 
 def _checked(read: Callable[[str], object]) -> Callable[..., str | None]:
@@ -86,32 +78,6 @@ def _address(text: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or not 0 <= int(port) < 1 << 16:
         raise click.BadParameter(f"{text!r}: write 127.0.0.1:8080, or :8080 for all addresses")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - as asked
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The options."""
-
-    config: str
-    plugin_dirs: tuple[str, ...]
-    feature_gates: tuple[str, ...]
-    names: tuple[str, ...]
-    duration: str | None
-    output: str
-    assertions: tuple[Assertion, ...]
-    counterfactual: bool
-    listen: str | None
-    cluster: Cluster
-
-    @property
-    def seconds(self) -> float | None:
-        """Seconds to follow; None: until it is stopped."""
-        return None if self.duration is None else _seconds(self.duration)
-
-    @property
-    def address(self) -> tuple[str, int] | None:
-        """The address to serve at."""
-        return None if self.listen is None else _address(self.listen)
 
 
 @click.command(
@@ -188,6 +154,7 @@ def command(ctx: click.Context, /, *, cluster: Cluster, **values: Any) -> None:
     """Follow the cluster, then report."""
     import uvloop
 
+    from scheduler.cli.shadow_following import Asked, follow
     from scheduler.cli.simulation_output import check_writable
     from scheduler.explain.records.shadow_wording import figures
     from scheduler.service.garbage_collection import collect_seldom
@@ -196,28 +163,53 @@ def command(ctx: click.Context, /, *, cluster: Cluster, **values: Any) -> None:
     report_file, texts = values.pop("report_file"), values.pop("assertions")
     if report_file:
         check_writable(report_file, "--report")
-    asked = Asked(**values, assertions=_parsed(texts), cluster=cluster)
-    end = uvloop.run(_follow(asked))
-    _print(end.summary, asked.output)
-    known = figures(end.summary)
-    failed = [each.text for each in asked.assertions if not each.holds(known)]
-    if report_file:
-        _write_report(report_file, end.whole, asked, ctx, failed)
+    duration, address = values.pop("duration"), values.pop("listen")
+    asked = Asked(
+        **values,
+        seconds=None if duration is None else _seconds(duration),
+        address=None if address is None else _address(address),
+        assertions=_parsed(texts),
+        cluster=cluster,
+    )
+    with Stop() as stop:
+        end = uvloop.run(follow(asked, stop))
+        known = figures(end.summary)
+        failed = [each.text for each in asked.assertions if not each.holds(known)]
+        # Before anything is printed: a reader such as `head` may have had enough.
+        if report_file:
+            _write_report(report_file, end.whole, asked, ctx, failed)
+        _answer(end, asked.output)
     for text in failed:
         click.echo(f"does not hold: {text}", err=True)
     if failed:
         sys.exit(exit_codes.DOES_NOT_FIT)
-    _check_compared(end.summary, end.others)
+    check_compared(end)
+
+
+def _answer(end: End, output: str) -> None:
+    """Print the summary. Raises BrokenPipeError if nobody reads it, CommandError if it fails."""
+    try:
+        _print(end.summary, output)
+        if end.unprinted is not None:
+            raise end.unprinted
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        raise CommandError(f"standard output: {error.strerror}") from error
 
 
 def _print(summary: ShadowSummary, output: str) -> None:
+    from scheduler.cli.shadow_following import as_line
     from scheduler.cli.shadow_report import report
+    from scheduler.cli.tables import say, wide_console
 
     if output == "table":
+        console = wide_console()
         for line in report(summary):
-            click.echo(line)
+            text = line.lstrip()
+            say(console, text, indent=len(line) - len(text))
     else:
-        click.echo(_json(summary))
+        click.echo(as_line(summary))
 
 
 def _write_report(
@@ -237,24 +229,29 @@ def _write_report(
     )
 
 
-def _check_compared(summary: ShadowSummary, others: Sequence[str]) -> None:
-    """Raise CommandError if there was nothing to compare."""
+def check_compared(end: End) -> None:
+    """Raise CommandError if nothing was compared, or not until the end."""
+    from scheduler.cli.shadow_following import named, not_permitted
+    from scheduler.explain.records.shadow_wording import silence
+
+    summary = end.summary
+    if end.missing is not None:
+        raise not_permitted(end.missing)
+    if summary.silent:
+        why = f": {summary.silent_error}" if summary.silent_error else ""
+        raise CommandError(f"{silence(summary)}{why}", exit_codes.UNREACHABLE)
     waiting = summary.waiting_both + summary.waiting_there + summary.waiting_here
     if summary.judged or summary.gone or waiting:
         return
     names = " or ".join(summary.names)
     if not summary.pods:
         raise CommandError(
-            f"no pod has schedulerName {names}{_others(others)}", exit_codes.NO_SUCH_SCHEDULER
+            f"no pod has schedulerName {names}{named(end.others)}", exit_codes.NO_SUCH_SCHEDULER
         )
     raise CommandError(
         f"nothing happened that could be compared: no pod of {names} was placed, and none waits",
         exit_codes.NOTHING_HAPPENED,
     )
-
-
-def _others(names: Sequence[str]) -> str:
-    return f"; pods have {', '.join(names)}" if names else ""
 
 
 def _parsed(texts: Sequence[str]) -> tuple[Assertion, ...]:
@@ -273,222 +270,3 @@ def _parsed(texts: Sequence[str]) -> tuple[Assertion, ...]:
     except AssertionSyntaxError as error:
         raise click.BadParameter(str(error), param_hint="'--assert'") from error
     return found
-
-
-# -- following -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """The outcome at the end."""
-
-    summary: ShadowSummary
-    #: The same with more rows.
-    whole: ShadowSummary
-    #: Other scheduler names that pods have.
-    others: list[str]
-
-
-class _Stop:
-    """SIGINT and SIGTERM: the first ends the comparison, another one the process."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-        #: Set once there is something to report at the end.
-        self.following = False
-        self._task = asyncio.current_task()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with suppress(NotImplementedError):
-                asyncio.get_running_loop().add_signal_handler(number, self)
-
-    def __call__(self) -> None:
-        if self.event.is_set():
-            # A replay runs in a thread, which the interpreter would wait for.
-            os._exit(EXIT_FORCED)
-        self.event.set()
-        if not self.following and self._task is not None:
-            self._task.cancel()
-
-
-async def _follow(asked: Asked) -> End:
-    """Follow the cluster until the end."""
-    from scheduler.client.configuration import load_configuration
-    from scheduler.client.errors import ConfigurationError as ClientConfigurationError
-    from scheduler.client.read_only import ReadOnlyTransport
-    from scheduler.framework.status import ConfigurationError
-    from scheduler.service.garbage_collection import keep_what_exists
-    from scheduler.service.serving.certificates import ServingError
-    from scheduler.shadow.running import NotPermittedError, UnreachableError, following
-    from scheduler.shadow.serving import served
-
-    stop = _Stop()
-    try:
-        configuration, registry = _configuration(asked)
-        kubeconfig = asked.cluster.kubeconfig
-        named = configuration.effective.client_connection.kubeconfig
-        found = await load_configuration(
-            kubeconfig=kubeconfig or named or None, context=asked.cluster.context or None
-        )
-        async with ReadOnlyTransport(found) as transport:
-            wiring = _wired(configuration, registry, transport)
-            async with served(asked.address, wiring), following(wiring):
-                stop.following = True
-                keep_what_exists()
-                happenings = _kept(wiring) if asked.counterfactual else None
-                await _watch(asked, wiring, stop.event)
-                wiring.follower.doubts.settle()
-                end = End(wiring.summary(ROWS), wiring.summary(REPORT_ROWS), _other_names(wiring))
-        return await _replayed(end, happenings, configuration, registry)
-    except asyncio.CancelledError:
-        if not stop.event.is_set():
-            raise
-        raise CommandError(
-            "stopped before the first lists had arrived: nothing was compared",
-            exit_codes.NOTHING_HAPPENED,
-        ) from None
-    except ConfigurationError as error:
-        raise CommandError(str(error), exit_codes.BAD_INPUT) from error
-    except ClientConfigurationError as error:
-        raise CommandError(str(error), exit_codes.UNREACHABLE) from error
-    except UnreachableError as error:
-        raise CommandError(str(error), exit_codes.UNREACHABLE) from error
-    except ServingError as error:
-        raise CommandError(f"--listen: {error}") from error
-    except NotPermittedError as error:
-        raise CommandError(
-            f"{error}\n`kubestow config rbac --shadow` prints all rules", exit_codes.NOT_PERMITTED
-        ) from error
-
-
-def _kept(wiring: ShadowWiring) -> Happenings:
-    """Keep what happens from now on."""
-    from scheduler.offline.happenings import Happenings
-
-    happenings = Happenings(wiring.tally.names)
-    wiring.keep(happenings)
-    return happenings
-
-
-async def _replayed(
-    end: End, happenings: Happenings | None, configuration: Any, registry: Any
-) -> End:
-    """Return the outcome with that of a replay, if there is something to replay."""
-    if happenings is None:
-        return end
-    from dataclasses import replace
-
-    import msgspec
-
-    from scheduler.offline.counterfactual import replay
-
-    click.echo("simulating what would have become of the pods", err=True)
-    now = end.summary.now
-    # In a thread, since a world has an event loop of its own.
-    found = await asyncio.to_thread(replay, happenings, configuration, registry, now)
-    return replace(
-        end,
-        summary=msgspec.structs.replace(end.summary, counterfactual=found),
-        whole=msgspec.structs.replace(end.whole, counterfactual=found),
-    )
-
-
-def _configuration(asked: Asked) -> tuple[Any, Any]:
-    """Read the configuration. Raises ConfigurationError."""
-    from config import FeatureGates
-    from scheduler.cli.run import split_feature_gates
-    from scheduler.service import logs
-    from scheduler.service.options import RunOptions, available_plugins, read_configuration
-    from scheduler.shadow.profiles import following
-
-    logs.configure(verbosity=logs.WARNINGS)
-    registry = available_plugins()
-    gates, foreign = split_feature_gates(asked.feature_gates)
-    for name in foreign:
-        click.echo(f"warning: feature gate {name} has no effect on scheduling", err=True)
-    options = RunOptions(
-        config_file=asked.config,
-        replace_default_scheduler=True,
-        plugin_dirs=asked.plugin_dirs,
-        feature_gates=FeatureGates.parse(gates),
-    )
-    return following(read_configuration(options, registry), asked.names), registry
-
-
-def _wired(configuration: Any, registry: Any, transport: Any) -> ShadowWiring:
-    from scheduler.metrics import SchedulerMetrics
-    from scheduler.shadow.wiring import wire
-
-    return wire(configuration, registry, transport, metrics=SchedulerMetrics())
-
-
-def _other_names(wiring: ShadowWiring) -> list[str]:
-    """Return the most frequent scheduler names of pods that are not followed."""
-    from collections import Counter
-
-    pods = wiring.state.listers.stores["pods"].list()
-    counts = Counter(each.spec.scheduler_name[:80] for each in pods)
-    followed = wiring.tally.names
-    found = (name for name, _ in counts.most_common(MAX_NAMES + len(followed)))
-    return [name for name in found if name not in followed][:MAX_NAMES]
-
-
-async def _watch(asked: Asked, wiring: ShadowWiring, stop: asyncio.Event) -> None:
-    """Follow until the end, and show what happens meanwhile."""
-    from scheduler.shadow.running import until
-
-    if asked.output == "jsonl":
-        wiring.tally.listeners.append(lambda judged: click.echo(_json(judged)))
-    click.echo(_begin(wiring), err=True)
-    with ExitStack() as stack:
-        show = None
-        if asked.output == "table" and sys.stdout.isatty():
-            show = stack.enter_context(_screen())
-
-        async def look() -> None:
-            if show is not None:
-                show(wiring.summary(ROWS))
-
-        await look()
-        await until(stop, asked.seconds, LIVE_SECONDS, look)
-
-
-def _begin(wiring: ShadowWiring) -> str:
-    """Return a line about what is followed."""
-    from scheduler.explain.records.wording import counted
-
-    names, pods = " and ".join(wiring.tally.names), sum(1 for _ in wiring.pods())
-    size = f"{counted(wiring.state.cache.table.node_count, 'node')}, {counted(pods, 'pod')}"
-    if pods:
-        return f"following {names}: {size}"
-    return f"following {names}, which no pod has yet{_others(_other_names(wiring))}"
-
-
-def _screen() -> Any:
-    from contextlib import contextmanager
-
-    from rich.console import Console, Group
-    from rich.live import Live
-
-    from scheduler.cli.shadow_report import draw
-
-    @contextmanager
-    def opened() -> Iterator[Any]:
-        console = Console(highlight=False)
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-
-            def show(summary: ShadowSummary) -> None:
-                size = console.size
-                live.update(Group(*draw(summary, size.width)[: size.height]), refresh=True)
-
-            yield show
-
-    return opened()
-
-
-def _json(record: Any) -> str:
-    """Return a record on one line."""
-    import msgspec
-
-    from scheduler.sanitizing.escaping import escaped_json
-
-    return escaped_json(msgspec.json.encode(record)).decode()

@@ -12,8 +12,9 @@ from scheduler.explain.records.shadow_wording import (
     compared,
     percent,
     sentence,
+    silence,
 )
-from scheduler.explain.records.wording import shortened, span
+from scheduler.explain.records.wording import counted, shortened, span
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -27,7 +28,21 @@ def draw(summary: ShadowSummary, width: int) -> list[Text]:
     from scheduler.cli.live import fitted
 
     head, *rest = report(summary)
-    return [fitted(head, width, "bold reverse"), *(fitted(line, width) for line in rest)]
+    return [
+        fitted(head, width, "bold reverse"),
+        _state(summary, width),
+        *(fitted(line, width) for line in rest),
+    ]
+
+
+def _state(summary: ShadowSummary, width: int) -> Text:
+    """Return the line of the live screen about the cluster, and how to end it."""
+    from scheduler.cli.live import fitted
+
+    if summary.silent:
+        return fitted(f"{silence(summary)}: {summary.silent_error}", width, "bold red")
+    size = f"{counted(summary.nodes, 'node')}, {counted(summary.pods, 'pod')}"
+    return fitted(f"{size} of {' and '.join(summary.names)}; Ctrl-C ends it", width, "dim")
 
 
 def report(summary: ShadowSummary) -> list[str]:

@@ -9,11 +9,13 @@ context, not a header.
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
 import structlog
 
 from scheduler.client.clock import Clock
@@ -38,6 +40,24 @@ several before its Lease is lost."""
 
 EXPIRY_MARGIN_SECONDS: Final = 60.0
 """Renewal before the expiry: this long, or a tenth of the lifetime if that is shorter."""
+
+
+class _Claims(msgspec.Struct):
+    exp: float | None = None
+
+
+def token_expiry(token: str) -> float | None:
+    """Return the expiry in a JWT, wall time in seconds; None if it has none.
+
+    Raises:
+        ValueError: not a JWT. The text does not contain the token.
+    """
+    parts = token.split(".")
+    try:
+        claims = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
+        return msgspec.json.decode(claims, type=_Claims).exp
+    except (IndexError, ValueError, RecursionError):
+        raise ValueError("no JWT") from None
 
 
 class Credentials(Protocol):
@@ -76,6 +96,13 @@ class StaticCredentials(Credentials):
 
     async def renew(self) -> None:
         """Do nothing."""
+
+    def expiry(self) -> float | None:
+        """Return when the token expires, wall time in seconds; None if it does not say so."""
+        try:
+            return token_expiry((self._header or "").removeprefix("Bearer "))
+        except ValueError:
+            return None
 
 
 class TokenFileCredentials(Credentials):

@@ -20,7 +20,7 @@ import msgspec
 
 from scheduler.client.clock import Clock
 from scheduler.client.configuration_error import ConfigurationError
-from scheduler.client.credentials import Issued
+from scheduler.client.credentials import Issued, token_expiry
 from scheduler.client.http.tls import ClientTls, Pem, TlsSettings
 from scheduler.client.sessions import read_body
 
@@ -30,10 +30,6 @@ REQUEST_TIMEOUT_SECONDS: Final = 10.0
 MAX_RESPONSE_BYTES: Final = 1024 * 1024
 EXPIRY_DELTA_SECONDS: Final = 10.0
 """An ID token that expires sooner counts as expired, as in client-go."""
-
-
-class _Claims(msgspec.Struct):
-    exp: float | None = None
 
 
 class _Discovery(msgspec.Struct):
@@ -157,9 +153,7 @@ def _expiry(token: str) -> float | None:
     Raises:
         ConfigurationError: not a JWT. The text does not contain the token.
     """
-    parts = token.split(".")
     try:
-        claims = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
-        return msgspec.json.decode(claims, type=_Claims).exp
-    except (IndexError, ValueError, RecursionError):
+        return token_expiry(token)
+    except ValueError:
         raise ConfigurationError("oidc: the id-token is no JWT") from None

@@ -59,12 +59,13 @@ class Tally:
         pods: int = 0,
         pending: Sequence[PendingPod] = (),
         more: int = 0,
+        silent: tuple[float, str] = (0.0, ""),
         rows: int = 20,
     ) -> ShadowSummary:
         """Return the sums so far, with at most `rows` of the pods that differ or wait.
 
         `pending` are all pods without a node about which somebody has said anything; `more` are
-        not looked at.
+        not looked at. `silent` is for how long nothing was heard, and why.
         """
         both = [each for each in pending if not each.here and each.message_there]
         there = [each for each in pending if each.here]
@@ -94,6 +95,8 @@ class Tally:
             waiting_more=more,
             pods=pods,
             nodes=nodes,
+            silent=silent[0],
+            silent_error=silent[1],
             differing=tuple(self.differing)[: -rows - 1 : -1] if rows else (),
             pending=tuple([*there, *unlike, *here, *alike][:rows]),
         )

@@ -15,6 +15,7 @@ from scheduler.api.pod import Pod
 from scheduler.client.clock import Clock
 from scheduler.client.read_only import ReadOnlyTransport
 from scheduler.client.reflector import Reflector
+from scheduler.client.resources import NODES, PODS
 from scheduler.controllers.kubelet_rejections import RejectedPods
 from scheduler.explain.records.shadow import PendingPod, ShadowSummary
 from scheduler.framework import Permission, Registry
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from scheduler.offline.happenings import Happenings
 
 READING: Final = ("get", "list", "watch")
+SILENT_SECONDS: Final = 90.0
+"""The API server sends a bookmark to each watch about once a minute."""
 MAX_COMPARED: Final = 5000
 """Pods without a node that a summary compares; of more, the others are left out."""
 
@@ -94,8 +97,20 @@ class ShadowWiring:
                 if (found := self._pending(each)) is not None
             ],
             more=max(0, len(pending) - MAX_COMPARED),
+            silent=self._silent(),
             rows=rows,
         )
+
+    def _silent(self) -> tuple[float, str]:
+        """Return for how long nothing was heard about nodes or pods, and why; 0 s if that is usual.
+
+        Bindings of that time are not seen: what is compared ends before it.
+        """
+        found = (each.statistics() for each in self.reflectors if each.resource in (NODES, PODS))
+        longest = max(found, key=lambda each: each.seconds_since_contact)
+        if longest.seconds_since_contact < SILENT_SECONDS:
+            return 0.0, ""
+        return longest.seconds_since_contact, longest.last_error[:MAX_MESSAGE]
 
     def report(self, metrics: SchedulerMetrics) -> None:
         """Set the metrics that are computed on request."""

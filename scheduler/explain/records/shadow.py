@@ -158,6 +158,10 @@ class ShadowSummary(DebugPage, frozen=True, tag="ShadowSummary"):
     pods: int = 0
     """Pods of these names that exist, with or without a node."""
     nodes: int = 0
+    silent: float = 0.0
+    """Seconds since the API server last sent anything; 0 while that is not longer than usual."""
+    silent_error: str = ""
+    """Why, as far as is known."""
     differing: tuple[ShadowPod, ...] = ()
     """The last pods that were not agreed about, the newest first."""
     pending: tuple[PendingPod, ...] = ()

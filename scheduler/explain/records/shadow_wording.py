@@ -75,6 +75,17 @@ def _further(summary: ShadowSummary) -> Iterator[str]:
         yield f"{counted(summary.unseen, 'pod')} with a node when first seen, not compared"
     if summary.waiting_more:
         yield f"{counted(summary.waiting_more, 'more pod')} without a node, not compared"
+    if summary.silent:
+        yield silence(summary)
+
+
+def silence(summary: ShadowSummary) -> str:
+    """Return that nothing is heard, without the reason.
+
+    >>> silence(ShadowSummary(began=0, now=900, names=("a",), judged=0, verdicts={}, silent=720))
+    'nothing heard from the API server for the last 12m'
+    """
+    return f"nothing heard from the API server for the last {span(summary.silent)}"
 
 
 def percent(count: int, total: int) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
+import select
 import signal
 import sys
 import time
@@ -16,8 +19,12 @@ import pytest
 from devtools.control_plane.ports import free_port
 from devtools.embedded_service import bind, node, until
 from scheduler.cli import exit_codes
+from scheduler.cli.reporting import EXIT_INTERRUPTED
 from simulator import EmbeddedCluster, FaultRule
 from tests.integration.shadow.stage import pod, reject
+
+SMALLEST_PIPE = 4096
+"""Bytes that a pipe holds, at least."""
 
 
 @dataclass
@@ -32,10 +39,12 @@ class Command:
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
 
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+    async def start(
+        self, *arguments: str, stdout: int = asyncio.subprocess.PIPE
+    ) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             sys.executable, "-m", "scheduler", "shadow", "--kubeconfig", str(self.kubeconfig),
-            *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            *arguments, stdout=stdout, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
 
 
@@ -101,7 +110,7 @@ async def test_a_signal_ends_it_with_summary_and_report(
     page = tmp_path / "report.html"
     address = f"127.0.0.1:{free_port()}"
     process = await command.start("--report", str(page), "--listen", address)
-    while not await asyncio.to_thread(_waits_in_both, address):
+    while not await asyncio.to_thread(_shows, address, "waiting_both", 1):
         assert process.returncode is None
     process.send_signal(number)
     out, err = await process.communicate()
@@ -111,14 +120,121 @@ async def test_a_signal_ends_it_with_summary_and_report(
     assert "default/a" in page.read_text()
 
 
-def _waits_in_both(address: str) -> bool:
-    """Ask a shadow whether it has compared the pod that waits; False while it does not listen."""
+def _shows(address: str, figure: str, value: int) -> bool:
+    """Ask a shadow whether a figure has a value; False while it does not listen."""
     try:
         with urlopen(f"http://{address}/debug/shadow", timeout=5) as response:
-            return bool(json.load(response)["waiting_both"] == 1)
+            return bool(json.load(response)[figure] == value)
     except OSError:
         time.sleep(0.05)
         return False
+
+
+async def test_a_second_signal_ends_it_while_it_writes_its_answer(
+    cluster: EmbeddedCluster, command: Command, tmp_path: Path
+) -> None:
+    """The answer is longer than the pipe, which nobody reads until the process has ended."""
+    cluster.create(node("n1"))
+    for number in range(20):
+        cluster.create(pod(f"{'long-name-' * 20}{number}", cpu="9"))
+    page, address = tmp_path / "report.html", f"127.0.0.1:{free_port()}"
+    ours, theirs = os.pipe()
+    fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, SMALLEST_PIPE)
+    process = await command.start(
+        "-o", "json", "--report", str(page), "--listen", address, stdout=theirs
+    )
+    os.close(theirs)
+    try:
+        while not await asyncio.to_thread(_shows, address, "waiting_here", 20):
+            assert process.returncode is None
+        process.terminate()
+        await asyncio.to_thread(select.select, [ours], [], [])
+        process.terminate()
+        assert await process.wait() == EXIT_INTERRUPTED
+        printed = os.read(ours, 2 * SMALLEST_PIPE)
+    finally:
+        os.close(ours)
+    assert printed.startswith(b'{"kind":"ShadowSummary"')
+    assert not printed.endswith(b"\n")
+    assert "long-name-" in page.read_text(), "the report is written before"
+
+
+BLOCKING_PLUGIN = """
+import threading
+from kubestow.plugin import Handle, NoArgs
+
+class Blocks:
+    name = "example.com/Blocks"
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        # The worlds of a replay are built in a thread of their own.
+        if threading.current_thread() is not threading.main_thread():
+            open({fifo!r})  # nobody writes
+
+    def filter(self, state, pod, node):
+        return None
+"""
+BLOCKING_CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins: {filter: {enabled: [{name: "blocks:Blocks"}]}}
+"""
+
+
+async def test_a_second_signal_ends_a_replay(
+    cluster: EmbeddedCluster, command: Command, tmp_path: Path
+) -> None:
+    cluster.create(node("n1"))
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    (tmp_path / "blocks.py").write_text(BLOCKING_PLUGIN.format(fifo=str(fifo)))
+    (tmp_path / "config.yaml").write_text(BLOCKING_CONFIG)
+    process = await command.start(
+        "--config", str(tmp_path / "config.yaml"), "--plugin-dir", str(tmp_path), "--counterfactual"
+    )
+    await _line(process, b"following")
+    process.terminate()
+    await _line(process, b"simulating")
+    process.terminate()
+    assert await process.communicate() == (b"", b"")
+    assert process.returncode == EXIT_INTERRUPTED
+
+
+async def _line(process: asyncio.subprocess.Process, begin: bytes) -> None:
+    """Read errors up to a line that begins so."""
+    assert process.stderr is not None
+    lines = []
+    async for line in process.stderr:
+        lines.append(line)
+        if line.startswith(begin):
+            return
+    raise AssertionError(lines)
+
+
+async def test_a_reader_that_has_read_enough_ends_it(
+    cluster: EmbeddedCluster, command: Command, tmp_path: Path
+) -> None:
+    cluster.create(node("n1"))
+    page, address = tmp_path / "report.html", f"127.0.0.1:{free_port()}"
+    ours, theirs = os.pipe()
+    process = await command.start(
+        "-o", "jsonl", "--report", str(page), "--listen", address, stdout=theirs
+    )
+    os.close(theirs)
+    os.close(ours)
+    await _line(process, b"following")
+    cluster.create(pod("a"))
+    while not await asyncio.to_thread(_shows, address, "pods", 1):
+        assert process.returncode is None
+    bind(cluster, "a", "n1")
+    assert process.stderr is not None
+    err = await process.stderr.read()
+    assert await process.wait() == exit_codes.OTHER_ERROR
+    assert b"exception" not in err
+    assert b"Traceback" not in err
+    assert "1 decision of default-scheduler in " in page.read_text()
 
 
 async def test_a_signal_before_the_first_lists_ends_it_at_once(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from devtools.embedded_service import bind, bound_to, delete, node, until
 from scheduler.explain.records.shadow import Verdict
+from scheduler.explain.records.shadow_wording import sentence
 from scheduler.shadow.choices import FRESH_SECONDS, REJECTED_SECONDS
 from scheduler.shadow.doubts import DOUBT_SECONDS
-from simulator import EmbeddedCluster
+from scheduler.shadow.wiring import SILENT_SECONDS
+from simulator import EmbeddedCluster, FaultRule
 from tests.integration.shadow.stage import chosen, judged, listen, pass_time, pod, reject, shadow
 
 
@@ -161,6 +163,23 @@ async def test_a_pod_that_has_a_node_when_it_is_seen_is_counted_and_not_judged(
         cluster.create(pod("late", nodeName="n1"))
         await until(lambda: wiring.summary().unseen == 1)
         assert wiring.summary().judged == 0
+
+
+async def test_silence_is_told_with_its_reason(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1"))
+    cluster.create(pod("a", nodeName="n1"))
+    async with shadow(cluster) as wiring:
+        assert wiring.summary().silent == 0.0
+        for verb in ("list", "watch"):
+            cluster.faults.add(FaultRule(action="error", verb=verb, code=401, message="expired"))
+        pass_time(SILENT_SECONDS)
+        await until(lambda: "401" in wiring.summary().silent_error)
+        summary = wiring.summary()
+        assert summary.silent >= SILENT_SECONDS
+        text = sentence(summary)
+        assert text.endswith("nothing heard from the API server for the last 1m30s")
+        cluster.faults.clear()
+        await until(lambda: wiring.summary().silent == 0.0)
 
 
 async def test_a_jump_of_the_wall_clock_places_nothing_sooner(cluster: EmbeddedCluster) -> None:

@@ -16,9 +16,9 @@ from devtools.filled_records import filled
 from scheduler import offline
 from scheduler.bundle.outcomes import Outcome
 from scheduler.cli.endpoint import Endpoint
-from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.exit_codes import UNREACHABLE, CommandError
 from scheduler.cli.main import COMMANDS
-from scheduler.cli.shadow import End
+from scheduler.cli.shadow_following import End
 from scheduler.explain.records import (
     ExplainPage,
     GroupList,
@@ -158,12 +158,13 @@ def test_a_comparison_controls_no_terminal(
     page: ShadowSummary = filled(ShadowSummary, lambda _: HOSTILE, variant=variant)
     summary = msgspec.structs.replace(page, judged=1)
 
-    async def follow(_: object) -> End:
+    async def follow(_: object, __: object) -> End:
         return End(summary, summary, [HOSTILE])
 
-    monkeypatch.setattr("scheduler.cli.shadow._follow", follow)
+    monkeypatch.setattr("scheduler.cli.shadow_following.follow", follow)
     ended = shell("shadow", "-o", output)
-    assert (ended.code, controls(ended.out), controls(ended.err)) == (0, set(), set())
+    code = UNREACHABLE if summary.silent else 0
+    assert (ended.code, controls(ended.out), controls(ended.err)) == (code, set(), set())
     assert "title" in ended.out
 
 
@@ -172,10 +173,10 @@ def test_hostile_scheduler_names_control_no_terminal(
 ) -> None:
     summary = ShadowSummary(began=0.0, now=1.0, names=(HOSTILE,), judged=0, verdicts={})
 
-    async def follow(_: object) -> End:
+    async def follow(_: object, __: object) -> End:
         return End(summary, summary, [HOSTILE])
 
-    monkeypatch.setattr("scheduler.cli.shadow._follow", follow)
+    monkeypatch.setattr("scheduler.cli.shadow_following.follow", follow)
     ended = shell("shadow")
     assert (ended.code, controls(ended.out), controls(ended.err)) == (10, set(), set())
     assert "title" in ended.err

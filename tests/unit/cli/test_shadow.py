@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from scheduler.cli import exit_codes
+from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.shadow import check_compared
+from scheduler.cli.shadow_following import End, warn_of_expiry
+from scheduler.client.credentials import StaticCredentials
 from scheduler.explain.records.shadow import ScoreDifference, ShadowPod, ShadowSummary, Verdict
 from tests.unit.cli.command_line import Shell
 
@@ -104,3 +113,62 @@ def test_a_report_begins_with_the_answer_and_controls_no_terminal() -> None:
     lines = report(SUMMARY)
     assert lines[0].startswith("2 decisions of default-scheduler in 10m: 50.0 % the same")
     assert "  a/?[31mb: n1 there, n2 here (other; Fit +50)" in lines
+
+
+@pytest.mark.parametrize(
+    ("silent", "missing", "code", "text"),
+    [
+        (0.0, None, 0, ""),
+        (720.0, None, exit_codes.UNREACHABLE, "API server for the last 12m: 401 Unauthorized"),
+        (720.0, "list pods", exit_codes.NOT_PERMITTED, "list pods"),
+        (0.0, "list pods", exit_codes.NOT_PERMITTED, "kubestow config rbac --shadow"),
+    ],
+)
+def test_a_comparison_that_ended_early_is_no_success(
+    silent: float, missing: str | None, code: int, text: str
+) -> None:
+    summary = msgspec.structs.replace(SUMMARY, silent=silent, silent_error="401 Unauthorized")
+    end = End(summary, summary, [], missing)
+    if code == 0:
+        check_compared(end)
+        return
+    with pytest.raises(CommandError, match=text) as caught:
+        check_compared(end)
+    assert caught.value.exit_code == code
+
+
+def jwt(claims: dict[str, Any]) -> str:
+    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"Bearer e30.{body}.c2ln"
+
+
+@pytest.mark.parametrize(
+    ("left", "seconds", "warned"),
+    [(600, 3600.0, True), (600, None, True), (600, 60.0, False), (-5, 60.0, False)],
+)
+def test_a_token_that_expires_before_the_end_is_told(
+    capsys: pytest.CaptureFixture[str], left: float, seconds: float | None, warned: bool
+) -> None:
+    warn_of_expiry(StaticCredentials(jwt({"exp": time.time() + left})), seconds)
+    err = capsys.readouterr().err
+    assert err.startswith("warning: the token in the kubeconfig expires in ") == warned
+
+
+@pytest.mark.parametrize("header", [None, "Basic eDp5", "Bearer opaque", "Bearer a.b.c", jwt({})])
+def test_a_credential_without_an_expiry_is_no_matter(
+    capsys: pytest.CaptureFixture[str], header: str | None
+) -> None:
+    warn_of_expiry(StaticCredentials(header), None)
+    assert capsys.readouterr().err == ""
+
+
+def test_the_live_screen_says_what_there_is_or_that_nothing_is_heard() -> None:
+    from scheduler.cli.shadow_report import draw
+
+    empty = msgspec.structs.replace(SUMMARY, judged=0, verdicts={}, differing=(), nodes=3)
+    head, state = map(str, draw(empty, 80))
+    assert head == "0 decisions of default-scheduler in 10m"
+    assert state == "3 nodes, 0 pods of default-scheduler; Ctrl-C ends it"
+    silent = msgspec.structs.replace(empty, silent=720.0, silent_error="401 Unauthorized")
+    _, state = map(str, draw(silent, 80))
+    assert state == "nothing heard from the API server for the last 12m: 401 Unauthorized"
