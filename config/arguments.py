@@ -17,7 +17,7 @@ from config.decoding import Decoder, described
 from config.document import Document, Entries, Node, Scalar, plain
 from config.feature_gates import FeatureGates
 from config.go_plugins import COSCHEDULING, COSCHEDULING_ARGS, advice, argument_advice
-from config.merging import Catalogue
+from config.merging import Catalogue, NameResolver
 from config.types import API_VERSION, KubeSchedulerProfile, PluginConfig
 from scheduler.framework.field_errors import (
     FieldErrors,
@@ -40,10 +40,16 @@ class ArgumentsReader:
     """Reader of the arguments of one profile after the other."""
 
     def __init__(
-        self, document: Document, catalogue: Catalogue, gates: FeatureGates, errors: FieldErrors
+        self,
+        document: Document,
+        catalogue: Catalogue,
+        gates: FeatureGates,
+        errors: FieldErrors,
+        names: NameResolver,
     ) -> None:
         self._document = document
         self._catalogue = catalogue
+        self._names = names
         self._gates = gates
         self._errors = errors
 
@@ -94,7 +100,7 @@ class ArgumentsReader:
             return data if isinstance(data, dict) else {}
         name_path = child(path, "name")
         if not self._errors.has(name_path):
-            hint = advice(name, self._catalogue.names())
+            hint = advice(name, self._catalogue.names(), unloaded=self._names.failed)
             self._errors.add(name_path, f'plugin "{name}" does not exist{hint}')
         return None
 

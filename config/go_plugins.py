@@ -156,12 +156,13 @@ _MISSPELT: Final = 0.85
 _WRITE: Final = "or write it in Python and name it module:Class (docs/plugins.md)"
 
 
-def advice(name: str, known: Collection[str]) -> str:
+def advice(name: str, known: Collection[str], *, unloaded: bool = False) -> str:
     """Return how a message about a plugin that does not exist continues.
 
     Args:
         name: of the plugin.
         known: names that exist, of which the nearest is offered for one that is misspelt.
+        unloaded: whether a plugin could not be loaded, whose name may be this one.
     """
     if name in GO_PLUGINS:
         return f": it is a Go plugin of scheduler-plugins; {GO_PLUGINS[name]}, {_WRITE}"
@@ -169,6 +170,8 @@ def advice(name: str, known: Collection[str]) -> str:
         kind, instead = OTHER_PLUGINS[name]
         return f": it is {kind}; {instead}, {_WRITE}"
     # An unrelated plugin would be accepted, and schedule otherwise.
+    if unloaded and not did_you_mean(name, known, cutoff=_MISSPELT):
+        return ": it may be the one that could not be loaded"
     return did_you_mean(name, known, cutoff=_MISSPELT) or (
         "; a plugin written in Go cannot be loaded: write it in Python and name it module:Class "
         "(docs/plugins.md)"

@@ -202,7 +202,7 @@ class _ProfileBuilder:
             if default.name not in catalogue.registry:
                 errors.add("", f'default plugin "{default.name}" is not in the registry')
         self._names = NameResolver(catalogue, errors)
-        self._arguments = ArgumentsReader(document, catalogue, gates, errors)
+        self._arguments = ArgumentsReader(document, catalogue, gates, errors, self._names)
 
     def build(
         self, index: int, given: KubeSchedulerProfile, whole: KubeSchedulerConfiguration

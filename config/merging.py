@@ -112,6 +112,8 @@ class NameResolver:
             for name, factory in catalogue.registry.items()
             for alias in getattr(factory, "aliases", ())
         }
+        #: Whether a reference could not be loaded.
+        self.failed = False
         #: Declared name to the reference it was loaded by.
         self.references: dict[str, str] = {}
 
@@ -124,6 +126,7 @@ class NameResolver:
         except ConfigurationError as error:
             for problem in error.problems:
                 self._errors.add(path, problem)
+            self.failed = True
             return None
         self.references[name] = written
         return name

@@ -27,7 +27,9 @@ def status_result(method: str, result: object) -> Status | None:
     try:
         return status_or_none(result)
     except TypeError as error:
-        raise ResultError(f"{method} {error}") from None
+        raise ResultError(
+            f"{method} {error}: None accepts, unschedulable(REASON) rejects"
+        ) from None
 
 
 def score_result(result: Any) -> int | Status:

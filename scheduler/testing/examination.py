@@ -69,8 +69,10 @@ class PluginReport:
         return {**asdict(self), "notes": list(self.notes())}
 
     def notes(self) -> Iterator[str]:
-        """Yield what the random clusters could not show."""
+        """Yield what the random clusters could not show; of a plugin with problems nothing."""
         keys = "name the keys that it reads with `keys`"
+        if self.problems:
+            return
         if "Filter" in self.points and not self.rejected:
             yield f"Filter rejected nothing, so hints were not tried; {keys}"
         if "Filter" in self.points and not self.accepted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -85,6 +86,8 @@ def new(*, name: str, points: tuple[str, ...], columnar: bool, folder: Path | No
     for each in written:
         click.echo(f"  {each}")
     where = folder or Path(name)
+    if importlib.util.find_spec("pytest") is None:
+        click.echo("Its tests need pytest: pip install pytest")
     click.echo(f"Next: cd {where} && pytest && kubestow plugin try {scaffold.module}.py")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,6 +143,15 @@ def test_what_the_plugin_does_wrong_is_named_without_a_traceback(
         assert ended.code == 1, ended
         assert text in ended.out + ended.err
         assert "Traceback" not in ended.out + ended.err
+
+
+def test_what_is_wrong_with_many_pods_is_shown_once(shell: Shell, teams: Path) -> None:
+    teams.write_text(TEAMS.replace("        return", "        return False\n        return", 1))
+    ended = shell("plugin", "check", str(teams))
+    faults = [line for line in ended.out.splitlines() if "filter answered False" in line]
+    assert len(faults) == 1, ended.out
+    assert re.search(r"unschedulable\(REASON\) rejects \(and \d+ other pods\)$", faults[0])
+    assert "note:" not in ended.out
 
 
 def test_a_constructor_that_raises_is_named_with_its_line(shell: Shell, teams: Path) -> None:

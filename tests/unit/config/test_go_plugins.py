@@ -94,6 +94,19 @@ def test_a_plugin_that_nobody_knows() -> None:
     assert 'ScorePlugin "Zyx" does not exist; a plugin written in Go cannot be loaded' in found
 
 
+def test_arguments_of_a_plugin_that_cannot_be_loaded_are_not_those_of_a_go_plugin() -> None:
+    profile = (
+        "plugins: {multiPoint: {enabled: [{name: absent_module:Mine}]}}, "
+        "pluginConfig: [{name: example.com/Mine, args: {}}, {name: NodeReosurcesFit}]"
+    )
+    unloaded, unknown, misspelt = problems(profile)
+    assert "absent_module" in unloaded
+    assert (
+        '"example.com/Mine" does not exist: it may be the one that could not be loaded' in unknown
+    )
+    assert "did you mean" in misspelt
+
+
 @pytest.mark.parametrize("name", OTHER_PLUGINS)
 def test_plugins_of_other_distributions_are_never_taken_for_one_of_ours(name: str) -> None:
     (found,) = problems(f"plugins: {{multiPoint: {{enabled: [{{name: {name}}}]}}}}")
