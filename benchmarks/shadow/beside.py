@@ -112,9 +112,9 @@ def run(plan: Plan, directory: Path) -> Outcome:
             for first in range(0, len(pods), part):
                 if first:
                     plane.restart_apiserver()
-                _create(plane, pods[first : first + part], plan.rate)
+                create(plane, pods[first : first + part], plan.rate)
             outcome.created = time.monotonic() - began
-            outcome.unbound = _until_bound(plane, len(pods))
+            outcome.unbound = until_bound(plane, len(pods))
             time.sleep(SETTLE_SECONDS)
             pids["API server"] = plane.api_server.pid
             after = _cpu(pids)
@@ -216,7 +216,7 @@ def _beside(
     if not plan.beside:
         yield None
         return
-    kubeconfig = plane.kubeconfig if plan.may_write else _reading_user(plane)
+    kubeconfig = plane.kubeconfig if plan.may_write else reading_user(plane)
     with shadow_process(plan, directory, kubeconfig) as process:
         yield process
 
@@ -248,7 +248,7 @@ def shadow_process(
         process.wait()
 
 
-def _reading_user(plane: ControlPlane) -> Path:
+def reading_user(plane: ControlPlane) -> Path:
     """Create the account with the rights that `config rbac --shadow` prints."""
     role = subprocess.run(
         [sys.executable, "-m", "scheduler", "config", "rbac", "--shadow"],
@@ -265,7 +265,8 @@ def _reading_user(plane: ControlPlane) -> Path:
     return path
 
 
-def _create(plane: ControlPlane, pods: Sequence[Object], rate: float) -> None:
+def create(plane: ControlPlane, pods: Sequence[Object], rate: float) -> None:
+    """Create pods at a steady rate."""
     began = time.monotonic()
     path = f"/api/v1/namespaces/{NAMESPACE}/pods"
     with ThreadPoolExecutor(WRITERS) as writers:
@@ -290,7 +291,7 @@ def _post(plane: ControlPlane, path: str, body: Object) -> None:
             time.sleep(0.2)
 
 
-def _until_bound(plane: ControlPlane, count: int) -> int:
+def until_bound(plane: ControlPlane, count: int) -> int:
     """Wait until every pod has a node, or nothing changes any more; return how many have none."""
     end, before = time.monotonic() + PATIENCE_SECONDS, -1
     quiet = 0

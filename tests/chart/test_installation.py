@@ -205,11 +205,34 @@ def test_a_shadow_of_the_chart_follows_with_its_own_rights(
             until(lambda: answer(port, "/readyz") == "ok", "the shadow is ready")
             assert "kubestow_shadow_pods" in answer(port, "/metrics")
             assert json.loads(answer(port, "/debug/shadow"))["names"] == ["default-scheduler"]
+            place_a_pod(server, port)
         finally:
             process.terminate()
         printed, _ = process.communicate(timeout=60)
-    assert json.loads(printed)["kind"] == "ShadowSummary"
+    assert process.returncode == 0
+    assert json.loads(printed)["judged"] == 1
     helm.run("uninstall", "shadow", "-n", namespace, "--kubeconfig", str(server.kubeconfig))
+
+
+def place_a_pod(server: ControlPlane, port: int) -> None:
+    """Bind a pod as the scheduler in force does, once a shadow has seen it waiting."""
+    path, name = "/api/v1/namespaces/default/pods", "compared"
+    server.admin.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
+    container = {"name": "main", "image": "registry.k8s.io/pause:3.10.1"}
+    spec = {"containers": [container], "schedulerName": "default-scheduler"}
+    server.admin.request("POST", path, {"metadata": {"name": name}, "spec": spec})
+
+    def shown() -> Any:
+        return json.loads(answer(port, "/debug/shadow"))
+
+    until(lambda: shown()["pods"] == 1, "the shadow has seen the pod")
+    target = {"apiVersion": "v1", "kind": "Node", "name": name}
+    server.admin.request(
+        "POST", f"{path}/{name}/binding", {"metadata": {"name": name}, "target": target}
+    )
+    until(lambda: shown()["judged"] == 1, "the shadow has compared the pod")
+    for each in (f"{path}/{name}?gracePeriodSeconds=0", f"/api/v1/nodes/{name}"):
+        server.admin.request("DELETE", each)
 
 
 def answer(port: int, path: str) -> str:

@@ -1,13 +1,28 @@
-"""A shadow beside the real kube-scheduler: it agrees, and the audit log has no write of it."""
+"""A shadow beside schedulers in force: it agrees, and the audit log has no write of it."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from benchmarks.shadow.__main__ import SCENARIOS, agreement
-from benchmarks.shadow.beside import READING, Outcome, Plan, run
+from benchmarks.shadow.beside import (
+    READING,
+    Outcome,
+    Plan,
+    audited,
+    create,
+    fill,
+    reading_user,
+    requests_of,
+    run,
+    start_force,
+    until_bound,
+)
+from tests.integration.explain.pseudo_terminal import NORMAL, PseudoTerminal
 
 pytestmark = pytest.mark.envtest("kube-scheduler")
 
@@ -40,3 +55,41 @@ def test_another_profile_names_the_plugin(tmp_path: Path) -> None:
     assert len(differing) > 75
     named = [each for each in differing if each["plugin"] == "NodeResourcesFit"]
     assert len(named) >= 0.95 * len(differing)
+
+
+def test_another_profile_beside_a_running_kubestow(tmp_path: Path) -> None:
+    """Live table in 80 columns, answer and report, as a person sees them."""
+    plan = Plan(nodes=30, pods=100, rate=50.0, seed=1, ours=True)
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config, page = tmp_path / "config.json", tmp_path / "report.html"
+    config.write_text(json.dumps({**head, **SCENARIOS["most-allocated"]["shadow"]}))
+    with audited(tmp_path) as (plane, log):
+        pods = fill(plane, plan)
+        start_force(plane, plan)
+        with PseudoTerminal(
+            "shadow", "--of=kubestow", f"--config={config}", f"--kubeconfig={reading_user(plane)}",
+            f"--report={page}", "--counterfactual",
+        ) as terminal:  # fmt: skip
+            terminal.wait_for(lambda frame: begins(frame, 1, "30 nodes, 0 pods of kubestow;"))
+            create(plane, pods, plan.rate)
+            assert until_bound(plane, len(pods)) == 0
+            frame = terminal.wait_for(lambda frame: begins(frame, 0, "100 decisions of kubestow"))
+            terminal.press("\x03")
+            code = terminal.ended()
+        requests = {each["verb"] for each in requests_of(log)}
+    assert code == 0, terminal.printed
+    assert requests <= READING
+    assert max(map(len, frame)) <= 80
+    assert "because of" in map(str.strip, frame)
+    assert "warning: the token in the kubeconfig expires in " in terminal.printed
+    answer = " ".join(terminal.printed.rpartition(NORMAL)[2].split())
+    assert "other nodes, mostly because of NodeResourcesFit" in answer
+    assert "if its decisions had held, in " in answer
+    report = page.read_text()
+    assert "because of NodeResourcesFit" in report
+    assert "Here is the shadow, there is kubestow." in report
+    assert "MostAllocated" in report
+
+
+def begins(frame: Sequence[str], line: int, text: str) -> bool:
+    return len(frame) > line and frame[line].startswith(text)
