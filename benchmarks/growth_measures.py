@@ -35,7 +35,7 @@ from benchmarks.growth_workloads import (
 from benchmarks.queue_load import Instance, per_event, registered, unrelated
 from benchmarks.throughput import nearest_rank
 from scheduler.api.pod import Pod
-from scheduler.service.garbage_collection import collect_seldom
+from scheduler.process.garbage_collection import collect_seldom
 
 WARM_UP: Final = 20
 _MANY: Final = 10_000

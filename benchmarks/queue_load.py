@@ -34,9 +34,9 @@ from scheduler.api.pod import Pod
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.transport import Transport
+from scheduler.process.garbage_collection import collect_seldom
 from scheduler.queue import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
-from scheduler.service.garbage_collection import collect_seldom
 from scheduler.service.wiring import Wiring
 
 EVENTS_PER_SECOND: Final = 500

@@ -28,7 +28,7 @@ import click
 
 from benchmarks.engine_world import EngineWorld, WallClock
 from scheduler.history import DecisionHistory, DecisionRecorder
-from scheduler.service import logs
+from scheduler.process import logs
 from scheduler.service.decision_log import DecisionLog
 from simulator import EmbeddedCluster
 

@@ -20,7 +20,7 @@ from benchmarks.hostile.steps import MAX_STEP_MS, Steps
 from devtools.hostile.case import JsonObject
 from devtools.hostile.crowds import CROWDS, Crowd, Make
 from devtools.hostile.world import HostileWorld, hostile_world
-from scheduler.service.garbage_collection import collect_seldom
+from scheduler.process.garbage_collection import collect_seldom
 
 AT_ONCE: Final = 50
 """Objects of the crowd that come at once."""

@@ -21,7 +21,7 @@ from devtools.control_plane.inspecting import Inspector
 from devtools.hostile.catalogue import CASES, HostileCase
 from devtools.hostile.sending import HostileSender
 from devtools.hostile.templates import pod
-from scheduler.service.memory_upkeep import PERIOD_SECONDS
+from scheduler.process.memory_upkeep import PERIOD_SECONDS
 
 DEFAULT_CASES: Final = (
     "pods-own-anti-affinity",

@@ -20,7 +20,7 @@ import structlog
 
 from devtools.hostile.catalogue import CASES, HostileCase, Verdict
 from devtools.hostile.world import HostileWorld, hostile_world
-from scheduler.service.garbage_collection import collect_seldom
+from scheduler.process.garbage_collection import collect_seldom
 
 MAX_STEP_MS: Final = 100.0
 

@@ -24,7 +24,7 @@ import click
 from benchmarks.what_if.cluster import Load, cluster_options, served
 from devtools.control_plane.ports import free_port
 from devtools.embedded_service import configuration
-from scheduler.service.application import Application
+from scheduler.process.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
 
 LIMIT: Final = 0.010

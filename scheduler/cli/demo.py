@@ -312,7 +312,7 @@ def _run(make: Callable[[], Story], log_file: Path | None, *, serve: bool) -> No
     from rich.console import Console
 
     from scheduler.framework import ConfigurationError
-    from scheduler.service import logs
+    from scheduler.process import logs
     from simulator.demos.runner import run
     from simulator.demos.scheduling import DemoError
 

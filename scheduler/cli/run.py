@@ -2,7 +2,7 @@
 
 This module decides the effect of each flag: which take precedence over the configuration file,
 which the file overrides, and which cause a warning. The application itself is in
-`scheduler.service.application`. Imports of NumPy are left to functions, so that `--help` is quick.
+`scheduler.process.application`. Imports of NumPy are left to functions, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _run(**values: Any) -> None:
         return
     # structlog would have Rich draw tracebacks, of which our log writes none.
     with import_without("rich"):
-        from scheduler.service.application import run
+        from scheduler.process.application import run
         from scheduler.service.serving.certificates import ServingError
 
     try:

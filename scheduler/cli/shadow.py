@@ -157,7 +157,7 @@ def command(ctx: click.Context, /, *, cluster: Cluster, **values: Any) -> None:
     from scheduler.cli.shadow_following import Asked, follow
     from scheduler.cli.simulation_output import check_writable
     from scheduler.explain.records.shadow_wording import figures
-    from scheduler.service.garbage_collection import collect_seldom
+    from scheduler.process.garbage_collection import collect_seldom
 
     collect_seldom()
     report_file, texts = values.pop("report_file"), values.pop("assertions")

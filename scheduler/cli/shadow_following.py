@@ -91,7 +91,7 @@ async def follow(asked: Asked, signals: Stop) -> End:
     from scheduler.client.errors import ConfigurationError as ClientConfigurationError
     from scheduler.client.read_only import ReadOnlyTransport
     from scheduler.framework.status import ConfigurationError
-    from scheduler.service.garbage_collection import keep_what_exists
+    from scheduler.process.garbage_collection import keep_what_exists
     from scheduler.service.serving.certificates import ServingError
     from scheduler.shadow.running import NotPermittedError, UnreachableError, following
     from scheduler.shadow.serving import served
@@ -201,7 +201,7 @@ def _configuration(asked: Asked) -> tuple[Any, Any]:
     """Read the configuration. Raises ConfigurationError."""
     from config import FeatureGates
     from scheduler.cli.run import split_feature_gates
-    from scheduler.service import logs
+    from scheduler.process import logs
     from scheduler.service.options import RunOptions, available_plugins, read_configuration
     from scheduler.shadow.profiles import following
 

@@ -1,6 +1,6 @@
 """The interface between leadership and writes: nothing is written while the fence is shut.
 
-The Lease is renewed by a thread of its own (`service.lease_thread`), writes are made by the event
+The Lease is renewed by a thread of its own (`process.lease_thread`), writes are made by the event
 loop of the process. Two things pass between them, each a number that one side writes and the other
 reads: the fence, from the thread to the loop, and the heartbeat, from the loop to the thread.
 """

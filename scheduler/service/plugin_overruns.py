@@ -1,7 +1,7 @@
 """PluginOverruns: records plugins that take too long, and switches them off if configured.
 
 There are two sources: the engine reports every plugin that exceeds `kubestow.pluginTimeBudget`, and
-the watchdog (`scheduler.service.watchdog`) names a plugin that blocks the event loop for a second
+the watchdog (`scheduler.process.watchdog`) names a plugin that blocks the event loop for a second
 or more, in any method. In a profile with `onOverrun: Disable`, a plugin that overruns too often is
 switched off, unless it is an in-tree plugin.
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from config import FeatureGates
-from scheduler.service.application import Application
+from scheduler.process.application import Application
 from scheduler.service.options import (
     RunOptions,
     ServingOptions,

@@ -18,7 +18,7 @@ import pytest
 
 from devtools.control_plane.control_plane import ControlPlane
 from devtools.control_plane.kubestow import start_kubestow
-from scheduler.service.application import Application
+from scheduler.process.application import Application
 from scheduler.service.options import (
     RunOptions,
     ServingOptions,

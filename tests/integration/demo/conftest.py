@@ -12,7 +12,7 @@ from devtools.forked_commands import ForkedCommands
 STORIES: Final = ("gang", "gpu_queue", "morning", "zone_stockout")
 MODULES: Final = (
     "scheduler.cli.demo",
-    "scheduler.service.application",
+    "scheduler.process.application",
     "plugins",
     "simulator.demos.runner",
     *(f"simulator.demos.{each}.story" for each in STORIES),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.service.application import Application
+from scheduler.process.application import Application
 from simulator import EmbeddedCluster
 from simulator.demos.morning import story as morning
 from simulator.demos.morning.objects import demo_cluster

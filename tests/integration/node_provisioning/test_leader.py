@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from devtools.embedded_service import configuration, until
-from scheduler.service.application import Application
+from scheduler.process.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
 from simulator import EmbeddedCluster, FaultRule
 from tests.integration.node_provisioning.events import (

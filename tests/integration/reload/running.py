@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.embedded_service import ConditionLog, sample
-from scheduler.service.application import read
+from scheduler.process.application import read
 from scheduler.service.options import RunOptions, ServingOptions
 from scheduler.service.reload.reloader import Reloader
 from simulator import EmbeddedCluster

@@ -2,7 +2,7 @@
 
 Every case is one plugin in one profile; a pod of another profile is scheduled beside its victim.
 What happens to plugins that block or hang is in test_overruns.py, test_isolation.py and
-tests/unit/service/test_watchdog.py; forks are in tests/unit/service/test_forks.py.
+tests/unit/process/test_watchdog.py; forks are in tests/unit/service/test_forks.py.
 """
 
 from __future__ import annotations

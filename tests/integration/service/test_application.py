@@ -31,8 +31,8 @@ from scheduler.client.errors import ConnectionFailed
 from scheduler.client.http.request import HeaderBlock, Request
 from scheduler.client.transport import Transport
 from scheduler.framework import Code, Status
-from scheduler.service import application
-from scheduler.service.application import EXIT_FAILED, EXIT_FORCED, EXIT_OK, Application
+from scheduler.process import application
+from scheduler.process.application import EXIT_FAILED, EXIT_FORCED, EXIT_OK, Application
 from scheduler.service.options import AccessOptions, RunOptions, ServingOptions
 from scheduler.service.supervision import CancelledFromWithinError
 from simulator import EmbeddedCluster, FaultRule

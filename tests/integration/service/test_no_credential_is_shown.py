@@ -35,8 +35,8 @@ from devtools.embedded_service import (
 )
 from devtools.forked_commands import ForkedCommands
 from scheduler.framework import unresolvable
-from scheduler.service import logs
-from scheduler.service.application import Application
+from scheduler.process import logs
+from scheduler.process.application import Application
 from scheduler.service.options import AccessOptions, LogFormat, RunOptions, ServingOptions
 from simulator import EmbeddedCluster
 from tests.integration.extenders.extender import ExtenderServer
@@ -222,7 +222,7 @@ async def test_of_a_running_scheduler(
 @pytest.fixture(scope="module")
 def commands() -> Iterator[ForkedCommands]:
     clients = ("scheduler.cli.config", "scheduler.cli.queue", "scheduler.client.configuration")
-    with ForkedCommands(*clients, "scheduler.service.application", "plugins") as running:
+    with ForkedCommands(*clients, "scheduler.process.application", "plugins") as running:
         yield running
 
 

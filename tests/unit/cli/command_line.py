@@ -53,6 +53,6 @@ class Shell:
 
 def install(shell: Shell, patch: pytest.MonkeyPatch) -> None:
     """Let the command import the stand-in."""
-    application = ModuleType("scheduler.service.application")
+    application = ModuleType("scheduler.process.application")
     vars(application)["run"] = shell.run
-    patch.setitem(sys.modules, "scheduler.service.application", application)
+    patch.setitem(sys.modules, "scheduler.process.application", application)

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from scheduler.framework import ConfigurationError
-from scheduler.service.application import Application
+from scheduler.process.application import Application
 from scheduler.service.options import (
     RunOptions,
     ServingOptions,

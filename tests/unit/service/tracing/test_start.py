@@ -33,7 +33,7 @@ def started(settings: TracingConfiguration, environ: dict[str, str]) -> Iterator
 @pytest.mark.slow
 def test_nothing_of_opentelemetry_is_imported_without_the_stanza() -> None:
     code = (
-        "import sys; import scheduler.service.application; "
+        "import sys; import scheduler.process.application; "
         "from scheduler.service.tracing.start import start; assert start(None) is None; "
         "print([each for each in sys.modules if each.split('.')[0] == 'opentelemetry'])"
     )

@@ -11,7 +11,7 @@ import pytest
 
 BUSY = """
 import asyncio, threading
-from scheduler.service import leaving
+from scheduler.process import leaving
 
 leaving.GRACE_SECONDS = {grace}
 never = threading.Event()

@@ -17,14 +17,14 @@ from scheduler.client.reviews import review_access, review_resource_access, revi
 from scheduler.client.transport import Transport
 from scheduler.explain.records import internals
 from scheduler.framework.grouping import GroupingPlugin
-from scheduler.service import logs
+from scheduler.process import logs
+from scheduler.process.lease_thread import LeaseThread
+from scheduler.process.own_address import OwnAddress
 from scheduler.service.decision_pages import DecisionPages
 from scheduler.service.gang_pages import GangPages
 from scheduler.service.group_explainer import GroupExplainer
-from scheduler.service.lease_thread import LeaseThread
 from scheduler.service.node_pages import NodePages
 from scheduler.service.options import RunOptions
-from scheduler.service.own_address import OwnAddress
 from scheduler.service.pod_pages import PodPages
 from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.serving.access import Authenticator, Authorizer

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from scheduler.service import logs
+from scheduler.process import logs
 from scheduler.service.options import LogFormat
 
 

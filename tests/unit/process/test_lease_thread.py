@@ -21,8 +21,8 @@ from scheduler.client.leader_election import (
 )
 from scheduler.client.metrics import NullMetrics
 from scheduler.client.transport import Transport
-from scheduler.service.lease_thread import THREAD_NAME, LeaseThread, PostedMetrics
-from scheduler.service.watchdog import LoopHeartbeat
+from scheduler.process.lease_thread import THREAD_NAME, LeaseThread, PostedMetrics
+from scheduler.process.watchdog import LoopHeartbeat
 from tests.unit.client.lease_store import LeaseStore
 from tests.unit.client.virtual_clock import ManualClock
 

@@ -38,26 +38,26 @@ from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from scheduler.framework import ConfigurationError, Registry
 from scheduler.metrics import SchedulerMetrics
-from scheduler.service import logs
-from scheduler.service.endpoints import Endpoints
+from scheduler.process import logs
+from scheduler.process.endpoints import Endpoints
+from scheduler.process.garbage_collection import collect_seldom, keep_what_exists
+from scheduler.process.lease_thread import LeaseThread, PostedMetrics
+from scheduler.process.leaving import run_and_leave
+from scheduler.process.memory_upkeep import malloc_trim, return_memory
+from scheduler.process.own_address import OwnAddress
+from scheduler.process.start_observer import StartObserver
+from scheduler.process.watchdog import BlockObserver, LoopHeartbeat, watch_loop
 from scheduler.service.forks import end_forked_copies
-from scheduler.service.garbage_collection import collect_seldom, keep_what_exists
-from scheduler.service.lease_thread import LeaseThread, PostedMetrics
-from scheduler.service.leaving import run_and_leave
-from scheduler.service.memory_upkeep import malloc_trim, return_memory
 from scheduler.service.options import (
     RunOptions,
     available_plugins,
     read_configuration,
     seconds,
 )
-from scheduler.service.own_address import OwnAddress
 from scheduler.service.reload.fingerprints import Seen, look
 from scheduler.service.reload.reloader import Reloader
 from scheduler.service.serving.descriptors import raise_soft_limit
-from scheduler.service.start_observer import StartObserver
 from scheduler.service.supervision import CancelledFromWithinError, Run, Supervisor
-from scheduler.service.watchdog import BlockObserver, LoopHeartbeat, watch_loop
 from scheduler.service.wiring import Wiring, wire
 
 _log = structlog.get_logger(__name__)

@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 
 from devtools.loop_time import pass_time
 from scheduler.metrics import SchedulerMetrics
+from scheduler.process.watchdog import BlockObserver, LoopHeartbeat, watch_loop
 from scheduler.service.plugin_frames import PluginCall, find_call, frame_of
 from scheduler.service.plugin_overruns import PluginOverruns
-from scheduler.service.watchdog import BlockObserver, LoopHeartbeat, watch_loop
 from tests.unit.client.virtual_clock import ManualClock
 
 WAIT_SECONDS = 60.0

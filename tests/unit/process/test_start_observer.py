@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from scheduler.service import start_observer
-from scheduler.service.start_observer import StartObserver
+from scheduler.process import start_observer
+from scheduler.process.start_observer import StartObserver
 
 WAIT_SECONDS = 60.0
 Gate = tuple[threading.Event, threading.Event]

@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from scheduler.service.memory_upkeep import PERIOD_SECONDS, malloc_trim, return_memory
+from scheduler.process.memory_upkeep import PERIOD_SECONDS, malloc_trim, return_memory
 from tests.unit.client.virtual_clock import ManualClock
 
 
