@@ -47,6 +47,8 @@ from scheduler.process.memory_upkeep import malloc_trim, return_memory
 from scheduler.process.own_address import OwnAddress
 from scheduler.process.start_observer import StartObserver
 from scheduler.process.watchdog import BlockObserver, LoopHeartbeat, watch_loop
+from scheduler.reload.fingerprints import Seen, look
+from scheduler.reload.reloader import Reloader
 from scheduler.service.forks import end_forked_copies
 from scheduler.service.options import (
     RunOptions,
@@ -54,8 +56,6 @@ from scheduler.service.options import (
     read_configuration,
     seconds,
 )
-from scheduler.service.reload.fingerprints import Seen, look
-from scheduler.service.reload.reloader import Reloader
 from scheduler.service.serving.descriptors import raise_soft_limit
 from scheduler.service.supervision import CancelledFromWithinError, Run, Supervisor
 from scheduler.service.wiring import Wiring, wire

@@ -44,7 +44,7 @@ from scheduler.service.what_if.asker import Asker
 from scheduler.service.what_if.pages import WhatIfPages
 
 if TYPE_CHECKING:
-    from scheduler.service.reload.reloader import Reloader
+    from scheduler.reload.reloader import Reloader
     from scheduler.service.wiring import Wiring
 
 RENEWAL_GRACE_SECONDS: Final = 20.0

@@ -19,13 +19,13 @@ import pytest
 from devtools.control_plane.control_plane import ControlPlane
 from devtools.control_plane.kubestow import start_kubestow
 from scheduler.process.application import Application
+from scheduler.reload.reloader import Reloader
 from scheduler.service.options import (
     RunOptions,
     ServingOptions,
     available_plugins,
     read_configuration,
 )
-from scheduler.service.reload.reloader import Reloader
 from tests.envtest.workload import Workload
 from tests.integration.reload.conftest import import_path, no_watch
 from tests.integration.reload.running import HEADER, PROFILE, until

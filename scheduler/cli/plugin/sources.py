@@ -12,8 +12,8 @@ import click
 
 from scheduler.files import read_file
 from scheduler.framework.registry import load
+from scheduler.reload.plugin_modules import FreshImports
 from scheduler.service.options import add_plugin_directories
-from scheduler.service.reload.plugin_modules import FreshImports
 
 MAX_SOURCE_BYTES: Final = 1_000_000
 """Of a file that may have plugins."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.service.reload import reloader
+from scheduler.reload import reloader
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from devtools.embedded_service import ConditionLog, sample
 from scheduler.process.application import read
+from scheduler.reload.reloader import Reloader
 from scheduler.service.options import RunOptions, ServingOptions
-from scheduler.service.reload.reloader import Reloader
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
 

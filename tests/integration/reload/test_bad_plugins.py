@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.service.reload import reloader
+from scheduler.reload import reloader
 from scheduler.testing import check_plugin
 from scheduler.testing.contract import ContractViolation
 from tests.integration.reload.running import HEADER, PROFILE, Running, running, until

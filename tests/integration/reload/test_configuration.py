@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from devtools.embedded_service import BindLog
-from scheduler.service.reload.takeover import Takeover
+from scheduler.reload.takeover import Takeover
 from tests.integration.reload.running import HEADER, PROFILE, Running, running, until
 
 ONLY_LABELLED = (

@@ -32,6 +32,7 @@ PACKAGES: Final = (
     "scheduler.bundle",
     "scheduler.controllers",
     "scheduler.service",
+    "scheduler.reload",
     "scheduler.process",
     "scheduler.offline",
     "scheduler.shadow",

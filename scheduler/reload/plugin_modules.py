@@ -20,7 +20,7 @@ from typing import Final
 from scheduler.framework.registry import libraries
 
 _PACKAGES: Final = tuple(
-    f"{Path(__file__).resolve().parents[3] / each}{os.sep}"
+    f"{Path(__file__).resolve().parents[2] / each}{os.sep}"
     for each in ("kubestow", "scheduler", "plugins", "config", "simulator")
 )
 """Folders of this program, which a plugin folder may contain in a clone of the repository."""

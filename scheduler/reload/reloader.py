@@ -24,12 +24,9 @@ import structlog
 from config import Configuration, configz
 from scheduler.api.storage import ObjectReference
 from scheduler.framework import ConfigurationError
-from scheduler.sanitizing.redaction import redact_message
-from scheduler.service.options import RunOptions, own_namespace
-from scheduler.service.plugin_overruns import SwitchedOff
-from scheduler.service.reload.fingerprints import Seen, look
-from scheduler.service.reload.plugin_modules import FreshImports
-from scheduler.service.reload.reading import (
+from scheduler.reload.fingerprints import Seen, look
+from scheduler.reload.plugin_modules import FreshImports
+from scheduler.reload.reading import (
     IMPORT_TIMEOUT,
     HangingError,
     Read,
@@ -37,7 +34,10 @@ from scheduler.service.reload.reading import (
     in_daemon_thread,
     read,
 )
-from scheduler.service.reload.takeover import Prepared, RestartRequiredError, Takeover
+from scheduler.reload.takeover import Prepared, RestartRequiredError, Takeover
+from scheduler.sanitizing.redaction import redact_message
+from scheduler.service.options import RunOptions, own_namespace
+from scheduler.service.plugin_overruns import SwitchedOff
 from scheduler.service.supervision import CancelledFromWithinError, in_own_task
 from scheduler.service.wiring import Wiring
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import scheduler
-from scheduler.service.reload.fingerprints import of_file, of_folders
-from scheduler.service.reload.plugin_modules import FreshImports
+from scheduler.reload.fingerprints import of_file, of_folders
+from scheduler.reload.plugin_modules import FreshImports
 
 
 @pytest.fixture

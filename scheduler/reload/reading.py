@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 
 from config import Configuration
 from scheduler.framework import ConfigurationError, Registry
+from scheduler.reload.plugin_modules import FreshImports
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
-from scheduler.service.reload.plugin_modules import FreshImports
 
 T = TypeVar("T")
 
