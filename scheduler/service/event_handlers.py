@@ -32,7 +32,7 @@ from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
 from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
 from scheduler.service.misspelt_names import MisspeltNames
-from scheduler.service.recording.journal import RELOAD, Journal
+from scheduler.service.observer import RELOAD, Observer
 from scheduler.service.subscriptions import SubscriptionBoard
 
 _log = structlog.get_logger(__name__)
@@ -91,16 +91,16 @@ class EventHandlers:
         #: Calls of Permit because of the current change. They are made last, so that plugins have
         #: already handled the change.
         self._permits: deque[Callable[[], None]] = deque()
-        #: The journal of a recording; None while there is none.
-        self.journal: Journal | None = None
+        #: Receives reports while a recording runs.
+        self.observer: Observer | None = None
 
     def replace_profiles(self, scheduler_names: Collection[str], strangers: Iterable[Pod]) -> None:
         """Handle pods of these names as ours from now on.
 
         `strangers` are the pending pods that were ours before and no longer are.
         """
-        if self.journal is not None:
-            self.journal.end(RELOAD)
+        if self.observer is not None:
+            self.observer.end(RELOAD)
         names = frozenset(scheduler_names)
         self._names_removed = self._names_removed or not self._names <= names
         self._names = names
@@ -167,8 +167,8 @@ class EventHandlers:
         self, plural: str, batch: Sequence[Delta[Any]], change: Callable[[Any], str]
     ) -> None:
         """Apply deltas by `change`, which returns the label of the event in metrics, if any."""
-        if self.journal is not None:
-            self.journal.deltas(plural, batch)
+        if self.observer is not None:
+            self.observer.deltas(plural, batch)
         publish, measured = plural in self._subscriptions.plurals, self._metrics.measures_events
         for delta in batch:
             started = self._clock.monotonic() if measured else 0.0

@@ -29,7 +29,7 @@ from scheduler.queue import QueueState, SchedulingQueue, identity
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.group_evictions import GroupEvictions
 from scheduler.service.group_reservations import GroupReservations
-from scheduler.service.recording.journal import Journal
+from scheduler.service.observer import Observer
 from scheduler.service.waiting_groups import WaitingGroups
 
 LARGE_GROUP: Final = 64
@@ -74,8 +74,8 @@ class GroupScheduling:
         #: Nodes that are reserved for groups.
         self.reservations = GroupReservations(engine, queue, clock)
         self.waiting.on_look = self.reservations.note_event
-        #: The journal of a recording; None while there is none.
-        self.journal: Journal | None = None
+        #: Receives reports while a recording runs.
+        self.observer: Observer | None = None
         #: The members of the last cycle.
         self._tried: Sequence[QueuedPodInfo] = ()
         queue.recognize_groups(self._group_name, self._ahead_of)
@@ -106,8 +106,8 @@ class GroupScheduling:
         self.reservations.begins(info, group)
         may_preempt = not self.evictions.under_way(_preemptor(info, group))
         self._tried = infos
-        if self.journal is not None:
-            self.journal.group_begins(info, group, infos, may_preempt=may_preempt)
+        if self.observer is not None:
+            self.observer.group_begins(info, group, infos, may_preempt=may_preempt)
         return GroupCycle(
             self._engine,
             group,
@@ -131,8 +131,8 @@ class GroupScheduling:
         `pause` is awaited after each member of a failed group, and may suspend this; the caller
         defers all changes of state meanwhile.
         """
-        if self.journal is not None:
-            self.journal.group_ended(result, self._tried)
+        if self.observer is not None:
+            self.observer.group_ended(result, self._tried)
         grouping = self._grouping(info)
         if grouping is not None:
             grouping.group_decided(info.pod, group, result.outcome)

@@ -28,7 +28,7 @@ from scheduler.service.failure_handler import (
 )
 from scheduler.service.group_scheduling import GroupScheduling, is_large
 from scheduler.service.inbox import Inbox
-from scheduler.service.recording.journal import LEADER, RELIST, Journal
+from scheduler.service.observer import LEADER, RELIST, Observer
 
 _log = structlog.get_logger(__name__)
 
@@ -93,8 +93,8 @@ class SchedulingLoop:
         self._held = False
         self._released = asyncio.Event()
         self._released.set()
-        #: The journal of a recording; None while there is none.
-        self.journal: Journal | None = None
+        #: Receives reports while a recording runs.
+        self.observer: Observer | None = None
         queue.signals.on_ready = wake.set
         queue.signals.on_timer = wake.set
         for work in timed:
@@ -102,8 +102,8 @@ class SchedulingLoop:
 
     def pause(self, begins: bool) -> None:
         """Pause while a relist is being applied."""
-        if begins and self.journal is not None:
-            self.journal.end(RELIST)
+        if begins and self.observer is not None:
+            self.observer.end(RELIST)
         self._pauses += 1 if begins else -1
         if self._pauses:
             self._steady.clear()
@@ -113,8 +113,8 @@ class SchedulingLoop:
 
     def stop(self) -> None:
         """Pop no more pods, and cancel a suspended cycle; binding cycles under way continue."""
-        if self.journal is not None:
-            self.journal.end(LEADER)
+        if self.observer is not None:
+            self.observer.end(LEADER)
         self._stopping = True
         if self._deciding is not None:
             self._deciding.cancel()
@@ -185,8 +185,8 @@ class SchedulingLoop:
         while True:
             if self._held:
                 await self._released.wait()
-            if self.journal is not None:
-                self.journal.due()
+            if self.observer is not None:
+                self.observer.due()
             self._queue.run_due()
             self.run_timed()
             if self._stopping or self._pauses or not await self._schedule_slice(cycles):
@@ -297,7 +297,7 @@ class SchedulingLoop:
     def _pauses_of_a_cycle(self) -> Pause:
         """Return a function for a long cycle to await often."""
         return self._slices(
-            lambda: nullcontext() if self.journal is None else self.journal.cycle_paused()
+            lambda: nullcontext() if self.observer is None else self.observer.cycle_paused()
         )
 
     def _slices(self, around: Callable[[], AbstractContextManager[Any]]) -> Pause:
@@ -328,12 +328,12 @@ class SchedulingLoop:
         """Attempt a popped pod; None if it needs no scheduling. `_outcome` is next."""
         if self._skip(info, info.pod):
             return None
-        journal = self.journal
-        if journal is not None:
-            journal.attempt_begins(info)
+        observer = self.observer
+        if observer is not None:
+            observer.attempt_begins(info)
         attempt = self._engine.attempt(info)
-        if journal is not None:
-            journal.attempt_ended(attempt)
+        if observer is not None:
+            observer.attempt_ended(attempt)
         self._decisions.record(attempt)
         return attempt
 
@@ -368,12 +368,12 @@ class SchedulingLoop:
         if self._skip(info, newest):
             self._decisions.dropped(info)
             return None
-        if self.journal is not None:
-            self.journal.attempt_begins(info)
+        if self.observer is not None:
+            self.observer.attempt_begins(info)
         if attempt.failure is None:
             self._commit(attempt)
-        if self.journal is not None:
-            self.journal.attempt_ended(attempt, suspended=True)
+        if self.observer is not None:
+            self.observer.attempt_ended(attempt, suspended=True)
         return self._outcome(attempt)
 
     def _commit(self, attempt: Attempt) -> None:

@@ -34,13 +34,11 @@ from scheduler.framework.bundled import StateInBundle
 from scheduler.framework.grouping import GroupToSchedule
 from scheduler.queue import SchedulingQueue
 from scheduler.queue.snapshots import kept_fields
+from scheduler.service.observer import LEADER, RELIST, RELOAD, Observer
 
 MAX_PENDING: Final = 20_000
 """Entries that the reader has not taken yet: some seconds of a busy scheduler, below 100 MiB."""
 
-RELIST: Final = "relist"
-LEADER: Final = "leader"
-RELOAD: Final = "reload"
 SLOW_READER: Final = "slow-reader"
 FAILED: Final = "failed"
 REASONS: Final = {
@@ -74,8 +72,8 @@ def _guarded(
     return guarded
 
 
-class Journal:
-    """Implements what `SchedulingLoop`, `BindingCycle` and `EventHandlers` report to."""
+class Journal(Observer):
+    """Keeps what is reported until it is taken."""
 
     def __init__(
         self,

@@ -194,9 +194,9 @@ class BundleStreams:
     def _attach(self, journal: Journal | None) -> None:
         """Let the parts of the scheduler report to a journal, or to none."""
         scheduling = self._wiring.scheduling
-        scheduling.loop.journal = scheduling.loop.groups.journal = journal
-        scheduling.binding.journal = journal
-        self._wiring.handlers.journal = journal
+        scheduling.loop.observer = scheduling.loop.groups.observer = journal
+        scheduling.binding.observer = journal
+        self._wiring.handlers.observer = journal
 
     async def _recorded(
         self,

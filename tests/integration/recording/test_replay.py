@@ -20,6 +20,7 @@ from scheduler.framework import NominatingInfo, QueuedPodInfo
 from scheduler.history.remembered import Reason
 from scheduler.offline.judgement import Judgement
 from scheduler.offline.replay import Replay
+from scheduler.service.observer import LEADER, RELIST, RELOAD
 from scheduler.service.recording import journal
 from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.wiring import Wiring
@@ -133,21 +134,21 @@ async def test_nominations_that_the_replay_made_itself_decide_nothing(tmp_path: 
         assert len(nominator)
 
 
-@pytest.mark.parametrize("reason", [journal.RELIST, journal.LEADER, journal.RELOAD])
+@pytest.mark.parametrize("reason", [RELIST, LEADER, RELOAD])
 async def test_a_recording_says_why_it_ended(tmp_path: Path, reason: str) -> None:
     async with busy() as (wiring, workload):
         recording = Recording(wiring, tmp_path / "r")
         await recording.begin()
         await workload.step()
-        if reason == journal.RELIST:
+        if reason == RELIST:
             wiring.scheduling.loop.pause(True)
             wiring.scheduling.loop.pause(False)
-        elif reason == journal.LEADER:
+        elif reason == LEADER:
             wiring.scheduling.loop.stop()
         else:
             wiring.handlers.replace_profiles(wiring.profiles.frameworks, ())
         await recording.end("never: it has ended")
-        assert wiring.scheduling.loop.journal is None
+        assert wiring.scheduling.loop.observer is None
     manifest = open_bundle(recording.path).manifest
     assert (manifest.end, manifest.detail) == (reason, journal.REASONS[reason])
     assert {each.result for each in judged(recording.path)} <= {"reproduced"}
@@ -163,7 +164,7 @@ async def test_a_slow_reader_ends_the_recording_and_delays_nobody(
         # It reads nothing while the scheduler works.
         for _ in range(60):
             await workload.step()
-        await until(lambda: wiring.scheduling.loop.journal is None, "the journal ends")
+        await until(lambda: wiring.scheduling.loop.observer is None, "the journal ends")
         data += [each async for each in pieces]
     path = tmp_path / "r"
     path.write_bytes(b"".join(data))
@@ -179,7 +180,7 @@ async def test_a_reader_that_goes_away_ends_the_recording() -> None:
         with pytest.raises(Exception, match="another bundle or recording"):
             await anext(streams.bundle({}))
         await pieces.aclose()
-        assert wiring.scheduling.loop.journal is None
+        assert wiring.scheduling.loop.observer is None
         assert [each async for each in streams.bundle({})]
 
 
@@ -221,10 +222,10 @@ async def test_memory_that_cannot_be_copied_ends_the_recording_and_nothing_else(
         wiring.scheduling.loop.schedule = schedule  # type: ignore[method-assign]
         for _ in range(10):
             await workload.step()
-        await until(lambda: wiring.scheduling.loop.journal is None, "the recording ends")
+        await until(lambda: wiring.scheduling.loop.observer is None, "the recording ends")
         await settled(wiring)
         await recording.end()
-        assert wiring.scheduling.binding.journal is None
+        assert wiring.scheduling.binding.observer is None
         assert failures(wiring, "bundles") == 1
         placed = wiring.scheduling.decisions.history.latest(100)
         assert any(each.node for each in placed)
@@ -253,7 +254,7 @@ async def test_a_fault_in_any_report_ends_the_recording_and_nothing_else(
             patched.setattr(*broken[method], fail)
             for _ in range(20):
                 await workload.step()
-            await until(lambda: wiring.scheduling.loop.journal is None, "the recording ends")
+            await until(lambda: wiring.scheduling.loop.observer is None, "the recording ends")
         await workload.step()
         await settled(wiring)
         await recording.end()

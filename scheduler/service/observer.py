@@ -1,0 +1,57 @@
+"""Observer: the protocol through which the scheduler reports what it applies and decides.
+
+Nothing depends on an observer: no report raises or waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol
+
+from scheduler.client.deltas import Delta
+from scheduler.engine import Attempt, Failure, GroupResult
+from scheduler.framework import QueuedPodInfo
+from scheduler.framework.grouping import GroupToSchedule
+
+RELIST: Final = "relist"
+LEADER: Final = "leader"
+RELOAD: Final = "reload"
+
+
+class Observer(Protocol):
+    """Receives the reports of event handlers, scheduling loop, groups and binding cycles."""
+
+    def end(self, reason: str) -> None:
+        """Note that reports are no longer complete: `RELIST`, `LEADER` or `RELOAD`."""
+
+    def deltas(self, plural: str, batch: Sequence[Delta[Any]]) -> None:
+        """Note changes of objects, before they are applied."""
+
+    def due(self) -> None:
+        """Note that work of the queue or of plugins is due by the clock, if any is."""
+
+    def attempt_begins(self, info: QueuedPodInfo) -> None:
+        """Note the inputs of an attempt."""
+
+    def attempt_ended(self, attempt: Attempt, *, suspended: bool = False) -> None:
+        """Note the outcome of the attempt that began last."""
+
+    def group_begins(
+        self,
+        info: QueuedPodInfo,
+        group: GroupToSchedule,
+        infos: Sequence[QueuedPodInfo],
+        *,
+        may_preempt: bool,
+    ) -> None:
+        """Note the inputs of a group's cycle; `info` is the member that was popped."""
+
+    def cycle_paused(self) -> AbstractContextManager[None]:
+        """Return the context of a pause of a cycle, in which others draw random numbers."""
+
+    def group_ended(self, result: GroupResult, infos: Sequence[QueuedPodInfo]) -> None:
+        """Note the outcome of the cycle that began last, of these members."""
+
+    def binding(self, attempt: Attempt, step: str, failure: Failure | None = None) -> None:
+        """Note a step of a binding cycle: `permitted`, `done`, `bound` or `failed`."""
