@@ -8,8 +8,8 @@ from typing import Any, Final
 from devtools.conformance.observing import NOMINATED
 from devtools.conformance.reading import Vector
 from devtools.conformance.world import KINDS
-from scheduler.bundle.format import CONFIGURATION, OBJECT
-from scheduler.bundle.redaction import Redactor
+from scheduler.recording.format import CONFIGURATION, OBJECT
+from scheduler.recording.redaction import Redactor
 
 _DEFAULT: Final = {"profiles": [{"schedulerName": "default-scheduler"}]}
 _TEXTS: Final = frozenset({"reasons", "message", "error"})

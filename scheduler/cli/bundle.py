@@ -21,7 +21,7 @@ from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import one_line
 
 if TYPE_CHECKING:
-    from scheduler.bundle.reading import Bundle
+    from scheduler.recording.reading import Bundle
 
 HELP: Final = """\
 Write what a running scheduler knows and has decided to one file.
@@ -125,8 +125,8 @@ def _new_file(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
 
 def opened(path: str | Path) -> Bundle:
     """Check a bundle; an unusable one ends the command with its exit code."""
-    from scheduler.bundle.format import BundleError
-    from scheduler.bundle.reading import open_bundle
+    from scheduler.recording.format import BundleError
+    from scheduler.recording.reading import open_bundle
 
     try:
         return open_bundle(path)
@@ -138,9 +138,9 @@ def redacted(bundle: Bundle, file: BinaryIO) -> None:
     """Write a redacted copy over the file that the bundle was read from."""
     import msgspec
 
-    from scheduler.bundle.format import HEADER
-    from scheduler.bundle.redaction import Redactor
-    from scheduler.bundle.writing import BundleWriter
+    from scheduler.recording.format import HEADER
+    from scheduler.recording.redaction import Redactor
+    from scheduler.recording.writing import BundleWriter
 
     redactor = Redactor(secrets.token_bytes(32))
     for line in bundle.lines():

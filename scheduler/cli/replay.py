@@ -101,7 +101,7 @@ def command(
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    from scheduler.bundle.format import BundleError
+    from scheduler.recording.format import BundleError
 
     try:
         yield

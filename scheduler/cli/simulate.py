@@ -238,9 +238,9 @@ def _asked(
 @contextmanager
 def errors() -> Iterator[None]:
     """End the command with the exit code of the error."""
-    from scheduler.bundle.format import BundleError
     from scheduler.framework.status import ConfigurationError
     from scheduler.offline import WorldError
+    from scheduler.recording.format import BundleError
 
     try:
         yield

@@ -48,7 +48,7 @@ def scenario(dumps: tuple[str, ...], asked: Mapping[str, Any]) -> Scenario:
 
 def _adopts(dumps: tuple[str, ...], asked: Mapping[str, Any]) -> bool:
     """Whether every pod counts as one of the first profile: by default if no profile is known."""
-    from scheduler.bundle.reading import is_bundle
+    from scheduler.recording.reading import is_bundle
 
     if asked["adopt"] is not None:
         return bool(asked["adopt"])

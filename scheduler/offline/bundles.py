@@ -1,6 +1,6 @@
 """Worlds from bundles: the same objects, rows, queue, reservations and random state.
 
-A bundle was checked against its manifest before (`scheduler.bundle.reading`); its content may
+A bundle was checked against its manifest before (`scheduler.recording.reading`); its content may
 nevertheless be of another version or hand-made, so that every value is checked where it is used.
 """
 
@@ -19,7 +19,16 @@ from config import GATES, Configuration, FeatureGates
 from scheduler.api.meta import Named
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
-from scheduler.bundle.format import (
+from scheduler.client.resources import PODS, Resource
+from scheduler.engine import Attempt
+from scheduler.engine.adoption import adopt
+from scheduler.explain.records import QueueState
+from scheduler.framework import ConfigurationError, QueuedPodInfo, Registry
+from scheduler.framework.bundled import MemoryInBundle, StateInBundle
+from scheduler.offline.assembly import Assembly
+from scheduler.offline.editing import checked
+from scheduler.offline.tables import Tables
+from scheduler.recording.format import (
     ASSUMED,
     CONFIGURATION,
     OBJECT,
@@ -31,16 +40,7 @@ from scheduler.bundle.format import (
     BundleError,
     Line,
 )
-from scheduler.bundle.reading import Bundle, open_bundle
-from scheduler.client.resources import PODS, Resource
-from scheduler.engine import Attempt
-from scheduler.engine.adoption import adopt
-from scheduler.explain.records import QueueState
-from scheduler.framework import ConfigurationError, QueuedPodInfo, Registry
-from scheduler.framework.bundled import MemoryInBundle, StateInBundle
-from scheduler.offline.assembly import Assembly
-from scheduler.offline.editing import checked
-from scheduler.offline.tables import Tables
+from scheduler.recording.reading import Bundle, open_bundle
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
 
 MALFORMED: Final = (msgspec.DecodeError, ValueError, TypeError, LookupError, OverflowError)

@@ -22,7 +22,6 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from scheduler.bundle.reading import GZIP_MAGIC
 from scheduler.files import open_file, reason
 from scheduler.offline.archives import (
     BLOCK,
@@ -35,6 +34,7 @@ from scheduler.offline.archives import (
 )
 from scheduler.offline.editing import WorldError
 from scheduler.offline.faults import Faults
+from scheduler.recording.reading import GZIP_MAGIC
 from scheduler.sanitizing.encodings import as_utf8
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".gz")

@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from statistics import mean
 from typing import Any, Final
 
-from scheduler.bundle.reading import is_bundle
 from scheduler.explain.records import NodeToAdd
 from scheduler.offline.call_limits import LIMIT_SECONDS, CallLimit
 from scheduler.offline.editing import WorldError
@@ -23,6 +22,7 @@ from scheduler.offline.records import Result
 from scheduler.offline.sampling import SAMPLES, Sample
 from scheduler.offline.trace import Arrival
 from scheduler.offline.world import World
+from scheduler.recording.reading import is_bundle
 from scheduler.service.what_if.added_nodes import node_manifest
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.questions import label_selector

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.bundle.outcomes import Outcome
+from scheduler.recording.outcomes import Outcome
 
 SAME: Final = "reproduced"
 DIFFERENT: Final = "different"

@@ -17,7 +17,6 @@ import msgspec
 
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
-from scheduler.bundle.format import ATTEMPT, DELTA, GROUP, BundleError, Line
 from scheduler.cache.cache import with_node
 from scheduler.client.deltas import DeltaType
 from scheduler.client.resources import PODS
@@ -26,6 +25,7 @@ from scheduler.offline.bundles import MALFORMED, Content, decoded_line, decoded_
 from scheduler.offline.editing import FINISHED, Editing
 from scheduler.offline.tables import bound
 from scheduler.offline.virtual_time import Agenda
+from scheduler.recording.format import ATTEMPT, DELTA, GROUP, BundleError, Line
 
 ANSWERS: Final = frozenset(("persistentvolumeclaims", "persistentvolumes", "resourceclaims"))
 """Resources whose changes answer to decisions."""

@@ -17,8 +17,6 @@ from typing import Final
 import msgspec
 
 from scheduler.api.pod import Pod
-from scheduler.bundle.format import DECISION
-from scheduler.bundle.outcomes import Outcome, outcome_of
 from scheduler.client.resources import PODS
 from scheduler.engine import Attempt
 from scheduler.explain.records import Decision, DecisionResult, NodeScore, QueueState
@@ -27,6 +25,8 @@ from scheduler.offline.assembly import Assembly
 from scheduler.offline.bundles import Content, Record, decoded_line, find_pod, restore_record
 from scheduler.offline.judgement import DIFFERENT, SAME, UNJUDGED, Judgement
 from scheduler.offline.virtual_time import only_errors_logged
+from scheduler.recording.format import DECISION
+from scheduler.recording.outcomes import Outcome, outcome_of
 
 NOT_LAST: Final = "another decision about the pod followed; the file has the state of its end only"
 NOT_WAITING: Final = "the pod no longer waits"

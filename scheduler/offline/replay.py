@@ -22,8 +22,6 @@ from typing import Any, Final, Self
 import msgspec
 
 from scheduler.build_info import build_info
-from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE, GROUP, BundleError, Line
-from scheduler.bundle.outcomes import MemberOutcome, Outcome, outcome_of, outcomes_of
 from scheduler.cache.cache import CacheError
 from scheduler.client.deltas import DeltaType
 from scheduler.engine import Attempt, Failure
@@ -49,6 +47,8 @@ from scheduler.offline.recorded_groups import Member, RecordedGroup
 from scheduler.offline.remembered import RememberedDecisions
 from scheduler.offline.virtual_time import only_errors_logged
 from scheduler.offline.world import World
+from scheduler.recording.format import ATTEMPT, BINDING, DELTA, DUE, GROUP, BundleError, Line
+from scheduler.recording.outcomes import MemberOutcome, Outcome, outcome_of, outcomes_of
 
 
 class _Random(msgspec.Struct, omit_defaults=True):

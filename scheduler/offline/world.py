@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from config import Configuration
 from scheduler.api.pod import Pod
-from scheduler.bundle.reading import is_bundle
 from scheduler.client.kinds import Kinds
 from scheduler.client.resources import PODS, Resource
 from scheduler.framework import Registry
@@ -43,6 +42,7 @@ from scheduler.offline.virtual_time import (
     rare_collections,
 )
 from scheduler.offline.workload import Workload
+from scheduler.recording.reading import is_bundle
 
 if TYPE_CHECKING:
     from scheduler.offline.sampling import Sample, Sampler

@@ -20,13 +20,13 @@ from scheduler.framework.grouping import GroupingPlugin
 from scheduler.process import logs
 from scheduler.process.lease_thread import LeaseThread
 from scheduler.process.own_address import OwnAddress
+from scheduler.recording.streams import BundleStreams
 from scheduler.service.decision_pages import DecisionPages
 from scheduler.service.gang_pages import GangPages
 from scheduler.service.group_explainer import GroupExplainer
 from scheduler.service.node_pages import NodePages
 from scheduler.service.options import RunOptions
 from scheduler.service.pod_pages import PodPages
-from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.serving.access import Authenticator, Authorizer
 from scheduler.service.serving.application import EndpointSources, Page, create_handler
 from scheduler.service.serving.certificates import ServingError, ServingTls

@@ -23,11 +23,11 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from scheduler.bundle.format import BundleError
 from scheduler.files import read_file, reason
 from scheduler.offline import WorldError
 from scheduler.offline.experiment import Scenario, Simulation, seeds_of
 from scheduler.offline.workload_files import read_templates, read_workload
+from scheduler.recording.format import BundleError
 from scheduler.sanitizing.yaml_limits import Loader, check_limits
 from simulator.sweeps.runs import SweepError, SweepRun, digest, listed
 

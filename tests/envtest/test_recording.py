@@ -16,7 +16,7 @@ import pytest
 
 from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
 from devtools.control_plane.kubestow import start_kubestow
-from scheduler.bundle.reading import open_bundle
+from scheduler.recording.reading import open_bundle
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest

@@ -19,12 +19,12 @@ from scheduler.api import PodSignatures
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Resources, node_allocatable
-from scheduler.bundle.format import ATTEMPT, BINDING, DECISION, DELTA, OBJECT, Line
-from scheduler.bundle.outcomes import Outcome
-from scheduler.bundle.reading import Bundle, open_bundle
 from scheduler.client.resources import NODES, PODS
 from scheduler.history import Decision, DecisionResult, RejectionCount
 from scheduler.history.run import Run, RunNode, RunPod
+from scheduler.recording.format import ATTEMPT, BINDING, DECISION, DELTA, OBJECT, Line
+from scheduler.recording.outcomes import Outcome
+from scheduler.recording.reading import Bundle, open_bundle
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 _UNREADABLE: Final = (msgspec.DecodeError, QuantityError, ValueError, RecursionError)

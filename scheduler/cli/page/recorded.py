@@ -16,8 +16,6 @@ from typing import Any, Final
 import click
 import msgspec
 
-from scheduler.bundle.format import BundleError
-from scheduler.bundle.reading import is_bundle
 from scheduler.cli.exit_codes import BAD_INPUT, UNUSABLE_BUNDLE, CommandError
 from scheduler.cli.page.bundle_runs import run_of
 from scheduler.cli.page.questions import QuestionError
@@ -30,6 +28,8 @@ from scheduler.explain.records.story import none_fits
 from scheduler.explain.records.waiting_pods import Selection, WaitingPods
 from scheduler.history import Decision, DecisionResult
 from scheduler.history.run import Frame, Run, RunNode, RunPod, frame_at
+from scheduler.recording.format import BundleError
+from scheduler.recording.reading import is_bundle
 
 Json = dict[str, Any]
 

@@ -19,8 +19,8 @@ from devtools.embedded_service import (
 )
 from plugins.pod_topology_spread.fallback import GATE as FALLBACK
 from plugins.resource_quota.plugin import GATE as QUOTA
+from scheduler.recording.streams import BundleStreams
 from scheduler.service.options import RunOptions
-from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.errors import ApiError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from devtools.embedded_service import bound_to
-from scheduler.service.recording.streams import TIME_LIMIT
+from scheduler.recording.streams import TIME_LIMIT
 from tests.integration.explain.conftest import Site
 
 PLACED: Final = 10

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from devtools.embedded_service import bound_to, node, pod, until
-from scheduler.bundle.reading import open_bundle
 from scheduler.cli.exit_codes import DOES_NOT_FIT
 from scheduler.offline import World
+from scheduler.recording.reading import open_bundle
 from simulator import EmbeddedCluster
 from tests.integration.explain.conftest import Open, Site
 from tests.integration.explain.devices import (

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from devtools.embedded_service import bound_to, node, pod, until
-from scheduler.bundle.reading import open_bundle
 from scheduler.offline import World
+from scheduler.recording.reading import open_bundle
 from simulator import EmbeddedCluster
 from tests.integration.explain.conftest import Open, Site
 from tests.integration.recording import command
@@ -117,7 +117,7 @@ async def test_what_differs_is_said_with_exit_code_3(scheduling: Open, tmp_path:
 
 def rewrite(path: Path, changed: Path) -> None:
     """Write a copy in which every pod was placed on another node."""
-    from scheduler.bundle.writing import BundleWriter
+    from scheduler.recording.writing import BundleWriter
 
     bundle = open_bundle(path)
     writer = BundleWriter(bundle.header)

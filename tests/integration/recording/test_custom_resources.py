@@ -12,7 +12,7 @@ import pytest
 
 from devtools.embedded_service import bound_to, condition, node, pod, scheduling, settled, until
 from scheduler.offline.replay import Replay
-from scheduler.service.recording.streams import BundleStreams
+from scheduler.recording.streams import BundleStreams
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, offline
 from simulator.api import MERGE_PATCH

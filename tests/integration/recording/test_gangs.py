@@ -28,12 +28,12 @@ from devtools.embedded_service import (
 )
 from plugins import GangScheduling
 from scheduler.api.pod_groups import POD_GROUP_LABEL
-from scheduler.bundle.format import ATTEMPT
-from scheduler.bundle.reading import open_bundle
 from scheduler.cli.bundle import redacted
 from scheduler.framework.grouping import GroupReservation
 from scheduler.groups.terms import TOPOLOGY_REQUIRED
 from scheduler.offline.replay import Replay
+from scheduler.recording.format import ATTEMPT
+from scheduler.recording.reading import open_bundle
 from scheduler.service import group_scheduling
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster

@@ -13,12 +13,12 @@ import pytest
 
 from config import FeatureGates
 from devtools.embedded_service import bound_to, delete, find, pod, scheduling, settled, until
-from scheduler.bundle.reading import open_bundle
-from scheduler.bundle.writing import BundleWriter
 from scheduler.offline.judgement import Judgement
 from scheduler.offline.replay import Replay
+from scheduler.recording.reading import open_bundle
+from scheduler.recording.streams import BundleStreams
+from scheduler.recording.writing import BundleWriter
 from scheduler.service.options import RunOptions
-from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
 from tests.integration.recording.busy import busy, spread_pod, zone_node

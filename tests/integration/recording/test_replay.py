@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from devtools.embedded_service import settled, until
-from scheduler.bundle.reading import open_bundle
 from scheduler.cli.bundle import redacted
 from scheduler.explain.records import DecisionResult
 from scheduler.framework import NominatingInfo, QueuedPodInfo
 from scheduler.history.remembered import Reason
 from scheduler.offline.judgement import Judgement
 from scheduler.offline.replay import Replay
+from scheduler.recording import journal
+from scheduler.recording.reading import open_bundle
+from scheduler.recording.streams import BundleStreams
 from scheduler.service.observer import LEADER, RELIST, RELOAD
-from scheduler.service.recording import journal
-from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.wiring import Wiring
 from tests.integration.recording.busy import Recording, busy
 from tests.unit.history.test_history import remembered

@@ -14,7 +14,6 @@ import yaml
 
 from devtools.filled_records import filled
 from scheduler import offline
-from scheduler.bundle.outcomes import Outcome
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import UNREACHABLE, CommandError
 from scheduler.cli.main import COMMANDS
@@ -30,6 +29,7 @@ from scheduler.explain.records import (
 from scheduler.explain.records.shadow import ShadowSummary
 from scheduler.offline.judgement import Judgement
 from scheduler.offline.replay import Replay
+from scheduler.recording.outcomes import Outcome
 from tests.unit.cli.command_line import Shell
 
 HOSTILE: Final = (

@@ -8,7 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.bundle.format import (
+from scheduler.cli.exit_codes import UNUSABLE_BUNDLE, CommandError
+from scheduler.cli.page.bundle_runs import run_of
+from scheduler.cli.page.recorded import RecordedSource
+from scheduler.history import DecisionResult
+from scheduler.history.run import frame_at
+from scheduler.recording.format import (
     ATTEMPT,
     BINDING,
     DECISION,
@@ -16,12 +21,7 @@ from scheduler.bundle.format import (
     OBJECT,
     Header,
 )
-from scheduler.bundle.writing import BundleWriter
-from scheduler.cli.exit_codes import UNUSABLE_BUNDLE, CommandError
-from scheduler.cli.page.bundle_runs import run_of
-from scheduler.cli.page.recorded import RecordedSource
-from scheduler.history import DecisionResult
-from scheduler.history.run import frame_at
+from scheduler.recording.writing import BundleWriter
 from tests.unit.history.runs import decision
 
 CREATED = 1_000.0

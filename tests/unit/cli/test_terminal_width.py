@@ -19,7 +19,6 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from scheduler import offline
-from scheduler.bundle.outcomes import Outcome
 from scheduler.cli import (
     capacity,
     check,
@@ -66,6 +65,7 @@ from scheduler.explain.records.story import tell
 from scheduler.framework.permissions import Permission
 from scheduler.offline import Capacity
 from scheduler.offline.judgement import Judgement
+from scheduler.recording.outcomes import Outcome
 
 Show = Callable[[Console], None]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from scheduler import offline
-from scheduler.bundle.format import API_VERSION, Header
-from scheduler.bundle.writing import BundleWriter
+from scheduler.recording.format import API_VERSION, Header
+from scheduler.recording.writing import BundleWriter
 
 Line = tuple[str, Any]
 CONFIGURATION: Final = {

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.bundle.format import API_VERSION, CONFIGURATION, STATE, BundleError, Header
-from scheduler.bundle.writing import BundleWriter
 from scheduler.offline.bundles import Content
+from scheduler.recording.format import API_VERSION, CONFIGURATION, STATE, BundleError, Header
+from scheduler.recording.writing import BundleWriter
 
 MODULE = "module_that_a_bundle_names"
 PLUGIN = """\

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 
 from scheduler import offline
-from scheduler.bundle.format import API_VERSION, BundleError, Header
-from scheduler.bundle.writing import BundleWriter
 from scheduler.offline.judgement import Judgement
 from scheduler.offline.replay import Replay
+from scheduler.recording.format import API_VERSION, BundleError, Header
+from scheduler.recording.writing import BundleWriter
 from tests.unit.offline.bundle_files import (
     ATTEMPT,
     CONFIGURATION,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler import offline
-from scheduler.bundle.format import BundleError
 from scheduler.offline.experiment import Scenario, Simulation
+from scheduler.recording.format import BundleError
 from tests.unit.offline.bundle_files import (
     ATTEMPT,
     Line,

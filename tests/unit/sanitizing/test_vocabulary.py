@@ -15,8 +15,8 @@ import plugins
 import scheduler.engine
 import scheduler.groups
 import scheduler.queue
-from scheduler.bundle.redaction import Redactor
 from scheduler.framework import Status
+from scheduler.recording.redaction import Redactor
 
 _PLACES = re.compile(r'"?\{[^}]*\}"?s?')
 

@@ -15,8 +15,14 @@ import msgspec
 
 from config import configz
 from scheduler.api.pod import Pod
-from scheduler.bundle.custom_objects import encode_custom, left_out
-from scheduler.bundle.format import (
+from scheduler.client.custom_resources import is_reference
+from scheduler.client.resources import PODS, Resource
+from scheduler.framework import QueuedPodInfo
+from scheduler.framework.bundled import StateInBundle
+from scheduler.history import Decision
+from scheduler.queue.snapshots import kept_fields
+from scheduler.recording.custom_objects import encode_custom, left_out
+from scheduler.recording.format import (
     ASSUMED,
     CONFIGURATION,
     DECISION,
@@ -28,15 +34,9 @@ from scheduler.bundle.format import (
     STATE,
     encode,
 )
-from scheduler.bundle.objects import encode_object, without_secrets
-from scheduler.bundle.redaction_words import struct_fields
-from scheduler.client.custom_resources import is_reference
-from scheduler.client.resources import PODS, Resource
-from scheduler.framework import QueuedPodInfo
-from scheduler.framework.bundled import StateInBundle
-from scheduler.history import Decision
-from scheduler.queue.snapshots import kept_fields
-from scheduler.service.recording.journal import memory_of
+from scheduler.recording.journal import memory_of
+from scheduler.recording.objects import encode_object, without_secrets
+from scheduler.recording.redaction_words import struct_fields
 from scheduler.service.wiring import Wiring
 
 NEVER_BUNDLED: Final = frozenset(("leases", "events"))

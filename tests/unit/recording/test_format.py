@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.bundle import reading
-from scheduler.bundle.format import API_VERSION, BundleError, Header
-from scheduler.bundle.reading import is_bundle, open_bundle
-from scheduler.bundle.writing import BundleWriter
+from scheduler.recording import reading
+from scheduler.recording.format import API_VERSION, BundleError, Header
+from scheduler.recording.reading import is_bundle, open_bundle
+from scheduler.recording.writing import BundleWriter
 
 
 def written(version: str = API_VERSION, lines: int = 3) -> bytes:

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from scheduler.api.signatures.interner import PACK_BYTES, PodSignatures
-from scheduler.bundle.objects import encode_object, without_secrets
 from scheduler.client.resources import NODES, PODS
+from scheduler.recording.objects import encode_object, without_secrets
 
 
 def decoded(resource: Any, obj: dict[str, Any], *, intern: bool = True, **options: Any) -> Any:

@@ -21,10 +21,6 @@ from typing import Any, Concatenate, Final, ParamSpec
 
 import msgspec
 
-from scheduler.bundle.custom_objects import encode_custom, encode_identity
-from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE, GROUP, encode
-from scheduler.bundle.objects import encode_object
-from scheduler.bundle.outcomes import failure_data, outcome_of, outcomes_of
 from scheduler.client.custom_resources import is_reference
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.resources import Resource
@@ -34,6 +30,10 @@ from scheduler.framework.bundled import StateInBundle
 from scheduler.framework.grouping import GroupToSchedule
 from scheduler.queue import SchedulingQueue
 from scheduler.queue.snapshots import kept_fields
+from scheduler.recording.custom_objects import encode_custom, encode_identity
+from scheduler.recording.format import ATTEMPT, BINDING, DELTA, DUE, GROUP, encode
+from scheduler.recording.objects import encode_object
+from scheduler.recording.outcomes import failure_data, outcome_of, outcomes_of
 from scheduler.service.observer import LEADER, RELIST, RELOAD, Observer
 
 MAX_PENDING: Final = 20_000

@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.api.custom import CustomObject
-from scheduler.bundle.objects import kept_metadata
-from scheduler.bundle.redaction_words import AMOUNT_OR_TIME
 from scheduler.client.resources import Resource
+from scheduler.recording.objects import kept_metadata
+from scheduler.recording.redaction_words import AMOUNT_OR_TIME
 from scheduler.sanitizing.redaction import is_secret_name, redact_message
 
 MAX_BYTES: Final = 64 * 1024

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.bundle.format import (
+from scheduler.files import open_file
+from scheduler.recording.format import (
     API_VERSION,
     HEADER,
     MANIFEST,
@@ -31,7 +32,6 @@ from scheduler.bundle.format import (
     Manifest,
     decode_line,
 )
-from scheduler.files import open_file
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _CHUNK: Final = 1 << 16

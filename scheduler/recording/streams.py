@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from scheduler.build_info import build_info
-from scheduler.bundle.format import API_VERSION, COMPLETE, METRICS, Header
-from scheduler.bundle.objects import ANNOTATIONS_LEFT_OUT
-from scheduler.bundle.writing import BundleWriter
+from scheduler.recording.format import API_VERSION, COMPLETE, METRICS, Header
+from scheduler.recording.journal import REASONS, Journal, encoded
+from scheduler.recording.objects import ANNOTATIONS_LEFT_OUT
+from scheduler.recording.snapshot import Snapshot
+from scheduler.recording.writing import BundleWriter
 from scheduler.service.limited_log import LimitedLog
 from scheduler.service.questions import TooManyQuestionsError
-from scheduler.service.recording.journal import REASONS, Journal, encoded
-from scheduler.service.recording.snapshot import Snapshot
 from scheduler.service.wiring import Wiring
 
 SLICE_SECONDS: Final = 0.005

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.bundle.format import (
+from scheduler.recording.format import (
     COMPLETE,
     HEADER,
     MANIFEST,

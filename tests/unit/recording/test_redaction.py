@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from devtools.conformance.units import SUFFIX, UNIT_FILES, VECTOR_DIRECTORY
 from devtools.filled_records import filled
-from scheduler.bundle.objects import encode_object
-from scheduler.bundle.outcomes import Outcome
-from scheduler.bundle.redaction import Redactor
 from scheduler.client.resources import RESOURCES
 from scheduler.explain.records import Decision, PodView, QueueStatistics
+from scheduler.recording.objects import encode_object
+from scheduler.recording.outcomes import Outcome
+from scheduler.recording.redaction import Redactor
 
 NODE = {
     "apiVersion": "v1",

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from scheduler.api import Named, ObjectMeta
-from scheduler.bundle.custom_objects import (
+from scheduler.client.custom_resources import CustomResource
+from scheduler.recording.custom_objects import (
     MAX_BYTES,
     encode_custom,
     encode_identity,
     left_out,
 )
-from scheduler.bundle.format import CONFIGURATION, OBJECT
-from scheduler.bundle.redaction import Redactor
-from scheduler.bundle.redaction_words import struct_fields
-from scheduler.client.custom_resources import CustomResource
+from scheduler.recording.format import CONFIGURATION, OBJECT
+from scheduler.recording.redaction import Redactor
+from scheduler.recording.redaction_words import struct_fields
 
 
 class Shelf(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):

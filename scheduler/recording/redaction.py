@@ -21,8 +21,8 @@ import msgspec
 
 from scheduler import cel
 from scheduler.api.images import normalized_image
-from scheduler.bundle.format import CONFIGURATION, DELTA, HEADER, METRICS, OBJECT
-from scheduler.bundle.redaction_words import (
+from scheduler.recording.format import CONFIGURATION, DELTA, HEADER, METRICS, OBJECT
+from scheduler.recording.redaction_words import (
     ALIAS_ANNOTATION,
     AMOUNT_OR_TIME,
     ENUMERATED,

@@ -1,1 +1,0 @@
-"""Bundles and recordings of the running scheduler (docs/bundles.md)."""
