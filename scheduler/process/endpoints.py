@@ -12,6 +12,7 @@ from config import Configuration
 from scheduler.api.pod import Pod
 from scheduler.build_info import build_info
 from scheduler.client.configuration import load_configuration
+from scheduler.client.kinds import Kinds
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import review_access, review_resource_access, review_token
 from scheduler.client.transport import Transport
@@ -24,6 +25,7 @@ from scheduler.recording.streams import BundleStreams
 from scheduler.service.decision_pages import DecisionPages
 from scheduler.service.gang_pages import GangPages
 from scheduler.service.group_explainer import GroupExplainer
+from scheduler.service.manifests import StoredObjects
 from scheduler.service.node_pages import NodePages
 from scheduler.service.options import RunOptions
 from scheduler.service.pod_pages import PodPages
@@ -42,6 +44,7 @@ from scheduler.service.summary_page import SummaryPages
 from scheduler.service.waiting_page import WaitingPages
 from scheduler.service.what_if.asker import Asker
 from scheduler.service.what_if.pages import WhatIfPages
+from scheduler.service.what_if.trial import TrialParts
 
 if TYPE_CHECKING:
     from scheduler.reload.reloader import Reloader
@@ -210,7 +213,7 @@ class Endpoints:
     def _what_if_pages(self, pods: PodPages) -> WhatIfPages:
         wiring = self._wiring
         asker = Asker(
-            wiring.trial_parts(),
+            _trial_parts(wiring),
             at_rest=wiring.scheduling.loop.at_rest,
             versions=wiring.resource_version,
             clock=wiring.connections.clock,
@@ -297,3 +300,22 @@ class Endpoints:
         if age > settings.lease_duration.total_seconds() + RENEWAL_GRACE_SECONDS:
             return f"failed election to renew leadership on lease {settings.resource_name}"
         return None
+
+
+def _trial_parts(wiring: Wiring) -> TrialParts:
+    state, scheduling, connections = wiring.state, wiring.scheduling, wiring.connections
+    return TrialParts(
+        cache=state.cache,
+        engine=scheduling.engine,
+        stores=state.listers.stores,
+        kinds=Kinds(each.resource for each in wiring.reflectors),
+        signatures=state.signatures,
+        subscriptions=state.subscriptions,
+        random=connections.random,
+        clock=connections.clock,
+        features=scheduling.features,
+        registered=scheduling.registered,
+        existing=StoredObjects(
+            state.listers.stores, connections.configuration.feature_gates, complete=True
+        ),
+    )

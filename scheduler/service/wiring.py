@@ -10,13 +10,11 @@ from typing import Any
 from config import GATES, Configuration
 from scheduler.client.clock import Clock
 from scheduler.client.fence import Fence
-from scheduler.client.kinds import Kinds
 from scheduler.client.reflector import Reflector
 from scheduler.client.transport import Transport
 from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.event_handlers import EventHandlers
-from scheduler.service.manifests import StoredObjects
 from scheduler.service.options import RunOptions
 from scheduler.service.permissions.reviewer import PermissionReviewer
 from scheduler.service.stages.connections import Connections, connect
@@ -26,7 +24,6 @@ from scheduler.service.stages.profiles import Profiles, build_profiles
 from scheduler.service.stages.reflectors import build_handlers, build_reflectors
 from scheduler.service.stages.scheduling import Scheduling, build_scheduling
 from scheduler.service.stages.state import State, build_state
-from scheduler.service.what_if.trial import TrialParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +47,6 @@ class Wiring:
         await self.state.extender_transport.close()
         if self.connections.tracing is not None:
             await self.connections.tracing.close()
-
-    def trial_parts(self) -> TrialParts:
-        """Return the parts that trials work on."""
-        return TrialParts(
-            cache=self.state.cache,
-            engine=self.scheduling.engine,
-            stores=self.state.listers.stores,
-            kinds=Kinds(each.resource for each in self.reflectors),
-            signatures=self.state.signatures,
-            subscriptions=self.state.subscriptions,
-            random=self.connections.random,
-            clock=self.connections.clock,
-            features=self.scheduling.features,
-            registered=self.scheduling.registered,
-            existing=StoredObjects(
-                self.state.listers.stores,
-                self.connections.configuration.feature_gates,
-                complete=True,
-            ),
-        )
 
     def resource_version(self) -> str:
         """Return the version of the newest change of pods or nodes that is known."""
