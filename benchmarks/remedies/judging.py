@@ -23,8 +23,8 @@ from benchmarks.fuzz.worlds import FAMILIES, drawn
 from devtools.conformance.world import KINDS
 from scheduler import offline
 from scheduler.explain.records import Change, Remedies, Remedy
-from scheduler.service.what_if.changes import applied, resource_of
-from scheduler.service.what_if.remedies.search import ChangeSearch
+from scheduler.explain.what_if.changes import applied, resource_of
+from scheduler.explain.what_if.remedies.search import ChangeSearch
 
 Object = dict[str, Any]
 Objects = dict[tuple[str, str], Object]

@@ -1,1 +1,4 @@
-"""Explaining what the scheduler decided or would decide; so far the records of the answers."""
+"""Explaining what the scheduler decided or would decide, and what would help a pending pod.
+
+`records` are the answers, `what_if` finds them by trials.
+"""

@@ -8,11 +8,11 @@ from typing import Any
 
 from scheduler.engine import PodExplanation
 from scheduler.explain.records import Remedies
+from scheduler.explain.what_if.remedies.search import DEFAULT_LIMIT
 from scheduler.offline.assembly import Assembly
 from scheduler.offline.editing import Editing
 from scheduler.offline.records import Capacity
 from scheduler.offline.trial import MAX_COPIES, Trial, explain
-from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT
 
 
 class Asking(Editing):

@@ -26,6 +26,7 @@ from scheduler.client.dispatcher import BindRequest, Dispatcher, DispatcherOptio
 from scheduler.client.errors import RequestError
 from scheduler.client.fence import OpenFence
 from scheduler.engine.metrics import NoMetrics
+from scheduler.explain.what_if.trial import TrialParts
 from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
 from scheduler.offline.direct_loop import DirectLoop, Wake, suits
@@ -46,7 +47,6 @@ from scheduler.service.stages.profiles import Profiles, build_profiles
 from scheduler.service.stages.reflectors import needed_plurals
 from scheduler.service.stages.scheduling import Scheduling, build_scheduling
 from scheduler.service.stages.state import State, build_state
-from scheduler.service.what_if.trial import TrialParts
 
 ENDLESS_BINDS = 1_000_000
 """Slots of the dispatcher: nothing is sent, so that nothing need be held back."""
@@ -85,7 +85,7 @@ class Assembly:
     manifests: Manifests
 
     def trial_parts(self) -> TrialParts:
-        """Return what trials work on (`scheduler.service.what_if`)."""
+        """Return what trials work on (`scheduler.explain.what_if`)."""
         return TrialParts(
             cache=self.state.cache,
             engine=self.scheduling.engine,

@@ -15,6 +15,9 @@ from statistics import mean
 from typing import Any, Final
 
 from scheduler.explain.records import NodeToAdd
+from scheduler.explain.what_if.added_nodes import node_manifest
+from scheduler.explain.what_if.changes import ChangeError
+from scheduler.explain.what_if.questions import label_selector
 from scheduler.offline.call_limits import LIMIT_SECONDS, CallLimit
 from scheduler.offline.editing import WorldError
 from scheduler.offline.reading import Objects
@@ -23,9 +26,6 @@ from scheduler.offline.sampling import SAMPLES, Sample
 from scheduler.offline.trace import Arrival
 from scheduler.offline.world import World
 from scheduler.recording.reading import is_bundle
-from scheduler.service.what_if.added_nodes import node_manifest
-from scheduler.service.what_if.changes import ChangeError
-from scheduler.service.what_if.questions import label_selector
 
 MAX_SEEDS: Final = 100_000
 _SEEDS: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")

@@ -16,11 +16,11 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.api.pod import Pod
+from scheduler.explain.what_if.added_nodes import kept_taints
 from scheduler.offline.builders import JsonObject, renamed
 from scheduler.offline.editing import Editing, WorldError, is_daemon
 from scheduler.offline.records import Result, Verdict, Waiting
 from scheduler.offline.world import World
-from scheduler.service.what_if.added_nodes import kept_taints
 
 MAX_NODES: Final = 5_000
 """Nodes that are added at most unless told otherwise."""

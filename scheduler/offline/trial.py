@@ -3,7 +3,7 @@
 A trial changes the real node table, so that the real engine decides, but the queue hears of
 nothing: no pod is requeued, nothing is written and no time passes. Leaving it takes every change
 back in reverse order, with the random source, so that the world goes on as if nobody had asked.
-`kubestow whatif` asks the running scheduler by the same trials (`scheduler.service.what_if`).
+`kubestow whatif` asks the running scheduler by the same trials (`scheduler.explain.what_if`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from scheduler.client.resources import Resource
 from scheduler.engine import PodExplanation
 from scheduler.engine.explain import Explainer
 from scheduler.explain.records import Remedies
+from scheduler.explain.what_if.changes import ChangeError
+from scheduler.explain.what_if.remedies.search import DEFAULT_LIMIT, ChangeSearch
+from scheduler.explain.what_if.trial import Trial as LiveTrial
 from scheduler.offline.assembly import Assembly
 from scheduler.offline.editing import Editing, WorldError, checked
 from scheduler.offline.records import Capacity, Verdict
-from scheduler.service.what_if.changes import ChangeError
-from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT, ChangeSearch
-from scheduler.service.what_if.trial import Trial as LiveTrial
 
 MAX_COPIES = 100_000
 """Copies after which `how_many_fit` stops counting unless told otherwise."""

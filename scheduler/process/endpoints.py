@@ -17,6 +17,9 @@ from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import review_access, review_resource_access, review_token
 from scheduler.client.transport import Transport
 from scheduler.explain.records import internals
+from scheduler.explain.what_if.asker import Asker
+from scheduler.explain.what_if.pages import WhatIfPages
+from scheduler.explain.what_if.trial import TrialParts
 from scheduler.framework.grouping import GroupingPlugin
 from scheduler.process import logs
 from scheduler.process.lease_thread import LeaseThread
@@ -42,9 +45,6 @@ from scheduler.service.serving.health import Check, scheduler_checks
 from scheduler.service.serving.server import HttpsServer
 from scheduler.service.summary_page import SummaryPages
 from scheduler.service.waiting_page import WaitingPages
-from scheduler.service.what_if.asker import Asker
-from scheduler.service.what_if.pages import WhatIfPages
-from scheduler.service.what_if.trial import TrialParts
 
 if TYPE_CHECKING:
     from scheduler.reload.reloader import Reloader

@@ -21,9 +21,9 @@ from devtools.control_plane.ports import free_port
 from devtools.embedded_service import PATIENCE_SECONDS, configuration, until
 from scheduler.cli.direct import Access, request
 from scheduler.cli.main import program
+from scheduler.explain.what_if import pages
 from scheduler.process.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
-from scheduler.service.what_if import pages
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
 from simulator.resources import Resource

@@ -12,6 +12,8 @@ import pytest
 from scheduler import offline
 from scheduler.api import CustomObject, Named, Pod
 from scheduler.explain.records import Change, WhatIfQuestion
+from scheduler.explain.what_if.changes import ChangeError
+from scheduler.explain.what_if.questions import Answer, Question
 from scheduler.framework import (
     ActionType,
     BasePlugin,
@@ -26,11 +28,9 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.offline import JsonObject, World, WorldError
-from scheduler.service.what_if.changes import ChangeError
-from scheduler.service.what_if.questions import Answer, Question
 from scheduler.testing import Cluster
 from scheduler.testing.enabling import EnabledPlugin, world_with
-from tests.unit.service.what_if.live_state import live_state
+from tests.unit.explain.what_if.live_state import live_state
 
 RACKS = "example.com/v1/racks"
 

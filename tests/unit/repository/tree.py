@@ -15,7 +15,7 @@ CORE: Final = (
     "scheduler/sanitizing",
     "scheduler/api",
     "scheduler/cel",
-    "scheduler/explain",
+    "scheduler/explain/records",
     "scheduler/framework",
     "scheduler/groups",
     "scheduler/cache",

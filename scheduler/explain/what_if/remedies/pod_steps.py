@@ -1,0 +1,225 @@
+"""Steps for rejections by rules between pods, and for pods with resource claims."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from scheduler.api.node import HOSTNAME, Node
+from scheduler.api.pod import Pod
+from scheduler.api.pod_affinity import AffinityTerm
+from scheduler.explain.records import Change, Code, Step
+from scheduler.explain.what_if.changes import pointer
+from scheduler.explain.what_if.remedies.node_steps import label_step
+from scheduler.explain.what_if.remedies.situation import Situation, evictions, listed, names
+from scheduler.framework import PodTerm, Rows, TermKind
+
+_HARD: Final = "DoNotSchedule"
+_SOFT: Final = "ScheduleAnyway"
+_CONSTRAINTS: Final = "/spec/topologySpreadConstraints"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_MISSING_CLASS: Final = re.compile(r"device class (\S+) does not exist")
+_MISSING_LABEL: Final = "missing required label"
+_MORE: Final = (1, 2, 4, 8)
+MAX_EVICTED: Final = 20
+MAX_TERMS: Final = 50
+"""Affinity terms of the pod that are dropped one by one, or whose rivals are looked for."""
+MAX_CONSTRAINTS: Final = 10
+"""Spread constraints that are relaxed one by one; a pod may state thousands."""
+
+
+def spread(situation: Situation) -> Iterator[Step]:
+    """Relax spread constraints, or give the node the label that it lacks."""
+    constraints = situation.spec.get("topologySpreadConstraints") or []
+    hard = [i for i, each in enumerate(constraints) if each.get("whenUnsatisfiable") == _HARD]
+    node = situation.node
+    if node is not None and _MISSING_LABEL in situation.reasons:
+        keys = {constraints[i]["topologyKey"] for i in hard} - set(node.metadata.labels)
+        if 0 < len(keys) <= MAX_CONSTRAINTS and HOSTNAME not in keys:
+            yield label_step(node, {key: _value_of(situation, key) for key in sorted(keys)})
+    if not hard:
+        # Those of the profile apply only to pods that state none.
+        soft = {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": _SOFT}
+        text = "state a soft spread constraint in place of the scheduler's default"
+        yield Step(Code.SPREAD_ANYWAY, text, (situation.set_pod(_CONSTRAINTS, [soft]),), 4.0)
+        return
+    for index in hard[:MAX_CONSTRAINTS]:
+        yield from _relaxed(situation, constraints, [index])
+    if len(hard) > 1:
+        yield from _relaxed(situation, constraints, hard)
+
+
+def _relaxed(
+    situation: Situation, constraints: list[dict[str, Any]], chosen: list[int]
+) -> Iterator[Step]:
+    keys = " and ".join(constraints[i]["topologyKey"] for i in chosen[:MAX_CONSTRAINTS])
+    if len(chosen) > MAX_CONSTRAINTS:
+        keys += f" and {len(chosen) - MAX_CONSTRAINTS} more"
+
+    def changed(**fields: Any) -> tuple[Any, ...]:
+        made = list(constraints)
+        for index in chosen:
+            both = {**constraints[index], **fields}
+            made[index] = {key: value for key, value in both.items() if value is not None}
+        return (situation.set_pod(_CONSTRAINTS, made),)
+
+    if _MISSING_LABEL not in situation.reasons and len(chosen) == 1:
+        skew = constraints[chosen[0]].get("maxSkew", 1)
+        for more in _MORE:
+            text = f"raise maxSkew of {keys} to {skew + more}"
+            yield Step(Code.RAISE_MAX_SKEW, text, changed(maxSkew=skew + more), 3.0 + 0.2 * more)
+        if constraints[chosen[0]].get("minDomains"):
+            text = f"drop minDomains of {keys}"
+            yield Step(Code.DROP_MIN_DOMAINS, text, changed(minDomains=None), 3.5)
+    text = f"set whenUnsatisfiable of {keys} to {_SOFT}"
+    fields = {"whenUnsatisfiable": _SOFT, "minDomains": None}
+    yield Step(Code.SPREAD_ANYWAY, text, changed(**fields), 3.9 + 0.3 * len(chosen))
+
+
+def _value_of(situation: Situation, key: str) -> str:
+    """Return a value that some node has for a label, so that no domain is made up."""
+    table = situation.table
+    for row in table.rows.tolist():
+        value = table.nodes[row].metadata.labels.get(key) if table.nodes[row] else None
+        if value is not None:
+            return str(value)
+    return "true"
+
+
+def resource_claims(situation: Situation) -> Iterator[Step]:
+    """Create the class that a claim names, or do without resource claims."""
+    for name in dict.fromkeys(_MISSING_CLASS.findall(situation.reasons)):
+        # Without selectors it has every device; those of the request choose among them.
+        change = Change("add", "DeviceClass", name, value={"metadata": {"name": name}, "spec": {}})
+        text = f"create device class {name}, or name another one in the claim"
+        yield Step(Code.CREATE_DEVICE_CLASS, text, (change,), 5.0)
+    spec = situation.spec
+    claims = spec.get("resourceClaims") or []
+    if not claims:
+        return
+    changes = [situation.set_pod("/spec/resourceClaims", None)]
+    changes += [
+        situation.set_pod(pointer("spec", field, index, "resources", "claims"), None)
+        for field in ("containers", "initContainers")
+        for index, container in enumerate(spec.get(field, []))
+        if (container.get("resources") or {}).get("claims")
+    ]
+    shown = listed([each.get("name", "") for each in claims])
+    text = f"do without resource claims ({shown})"
+    yield Step(Code.DROP_RESOURCE_CLAIMS, text, tuple(changes), 8.0)
+
+
+# -- inter-pod affinity --------------------------------------------------------------------------
+
+
+def pod_affinity(situation: Situation) -> Iterator[Step]:
+    """Drop terms, or evict the pods that keep this one away."""
+    affinity = situation.spec.get("affinity") or {}
+    for kind, code, cost in (
+        ("podAffinity", Code.DROP_POD_AFFINITY, 4.5),
+        ("podAntiAffinity", Code.DROP_POD_ANTI_AFFINITY, 4.6),
+    ):
+        terms = (affinity.get(kind) or {}).get(_REQUIRED) or []
+        path = pointer("spec", "affinity", kind, _REQUIRED)
+        name = "affinity" if kind == "podAffinity" else "anti-affinity"
+        if len(terms) > 1:
+            for index, term in enumerate(terms[:MAX_TERMS]):
+                left = [each for i, each in enumerate(terms) if i != index]
+                text = f"drop the required pod {name} over {term.get('topologyKey')}"
+                yield Step(code, text, (situation.set_pod(path, left),), cost)
+        if terms:
+            text = f"drop the required pod {name}"
+            yield Step(code, text, (situation.set_pod(path, None),), cost + 0.2 * len(terms))
+    if situation.node is not None and "anti-affinity" in situation.reasons:
+        yield from _without_rivals(situation)
+
+
+def _without_rivals(situation: Situation) -> Iterator[Step]:
+    """Evict the pods of the node's domain whose anti-affinity this one meets, or it theirs."""
+    node = situation.node
+    assert node is not None
+    rows = _rows_of_rivals(situation)
+    if len(rows) > MAX_EVICTED:
+        return
+    table = situation.table
+    found = [
+        pod
+        for row in rows
+        for pod in table.pods[row].values()
+        if _repel_each_other(situation, pod, table.nodes[row])
+    ]
+    rivals = sorted(found, key=lambda each: each.key)
+    if not 0 < len(rivals) <= MAX_EVICTED:
+        return
+    text = f"evict {names(rivals)}, which must not be near this pod"
+    yield Step(Code.EVICT_PODS, text, evictions(rivals), 7.0 + len(rivals), node.name)
+
+
+def _rows_of_rivals(situation: Situation) -> list[int]:
+    """Return the rows with pods that a required anti-affinity term keeps apart from this one.
+
+    Read from the columns that the plugin reads too, since looking at every pod would take long.
+    """
+    table, pod = situation.table, situation.pod
+    namespace, labels = pod.metadata.namespace, pod.metadata.labels
+    found: set[int] = set()
+    own = _namespace_labels(situation, namespace)
+    for existing in table.existing_pod_terms(namespace, labels, own):
+        if existing.kind is TermKind.REQUIRED_ANTI:
+            rows = np.fromiter(existing.rows, np.intp)
+            found.update(_in_domain(situation, rows, existing.topology_key))
+    for term in pod.signature.pod_affinity_terms(namespace).required_anti[:MAX_TERMS]:
+        pods = PodTerm(_namespaces(situation, term), term.selector)
+        rows = np.flatnonzero(table.pod_counts((pods,), terminating=True))
+        found.update(_in_domain(situation, rows, term.topology_key))
+    return sorted(found)
+
+
+def _in_domain(situation: Situation, rows: Rows, key: str) -> list[int]:
+    """Return those of some rows whose node has the same value of a label as the one looked at."""
+    table, node = situation.table, situation.node
+    row = None if node is None else table.row_of(node.name)
+    column = table.label_column(key)
+    if row is None or column[row] < 0:
+        return []
+    found: list[int] = rows[table.valid[rows] & (column[rows] == column[row])].tolist()
+    return found
+
+
+def _repel_each_other(situation: Situation, other: Pod, node: Node | None) -> bool:
+    """Whether a required anti-affinity term keeps this pod and one on another node apart."""
+    assert situation.node is not None
+    here, there = situation.node.metadata.labels, {} if node is None else node.metadata.labels
+    return any(
+        term.topology_key in here
+        and here[term.topology_key] == there.get(term.topology_key)
+        and term.matches(
+            excluded.metadata.namespace,
+            _namespace_labels(situation, excluded.metadata.namespace),
+            excluded.metadata.labels,
+        )
+        for one, excluded in ((situation.pod, other), (other, situation.pod))
+        for term in one.signature.pod_affinity_terms(one.metadata.namespace).required_anti
+    )
+
+
+def _namespaces(situation: Situation, term: AffinityTerm) -> frozenset[str] | None:
+    """Return the namespaces of a term; None for all."""
+    selector = term.namespace_selector
+    if selector is None:
+        return term.namespaces
+    if selector.matches({}):
+        return None
+    known = situation.trial.objects("Namespace")
+    return term.namespaces.union(
+        each.metadata.name for each in known if selector.matches(each.metadata.labels)
+    )
+
+
+def _namespace_labels(situation: Situation, name: str) -> dict[str, str]:
+    found = situation.trial.find("Namespace", name)
+    labels: dict[str, str] = {} if found is None else found.metadata.labels
+    return labels
