@@ -16,13 +16,13 @@ import msgspec
 
 from scheduler.api import Node, Pod, PodSignatures
 from scheduler.cache import Cache
+from scheduler.explain.pages.nodes import NodePages
+from scheduler.explain.pages.summary import SummaryPages
+from scheduler.explain.pages.waiting import WaitingPages
 from scheduler.framework import QueuedPodInfo
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue, build_hint_map
-from scheduler.service.node_pages import NodePages
 from scheduler.service.serving.json_body import encode
-from scheduler.service.summary_page import SummaryPages
-from scheduler.service.waiting_page import WaitingPages
 
 REPEATS: Final = 20
 

@@ -16,22 +16,24 @@ from scheduler.client.kinds import Kinds
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import review_access, review_resource_access, review_token
 from scheduler.client.transport import Transport
+from scheduler.explain.pages.decisions import DecisionPages
+from scheduler.explain.pages.gangs import GangPages
+from scheduler.explain.pages.group_explainer import GroupExplainer
+from scheduler.explain.pages.nodes import NodePages
+from scheduler.explain.pages.pods import PodPages
+from scheduler.explain.pages.summary import SummaryPages
+from scheduler.explain.pages.waiting import WaitingPages
+from scheduler.explain.pages.what_if import WhatIfPages
 from scheduler.explain.records import internals
 from scheduler.explain.what_if.asker import Asker
-from scheduler.explain.what_if.pages import WhatIfPages
 from scheduler.explain.what_if.trial import TrialParts
 from scheduler.framework.grouping import GroupingPlugin
 from scheduler.process import logs
 from scheduler.process.lease_thread import LeaseThread
 from scheduler.process.own_address import OwnAddress
 from scheduler.recording.streams import BundleStreams
-from scheduler.service.decision_pages import DecisionPages
-from scheduler.service.gang_pages import GangPages
-from scheduler.service.group_explainer import GroupExplainer
 from scheduler.service.manifests import StoredObjects
-from scheduler.service.node_pages import NodePages
 from scheduler.service.options import RunOptions
-from scheduler.service.pod_pages import PodPages
 from scheduler.service.serving.access import Authenticator, Authorizer
 from scheduler.service.serving.application import EndpointSources, Page, create_handler
 from scheduler.service.serving.certificates import ServingError, ServingTls
@@ -43,8 +45,6 @@ from scheduler.service.serving.client_authorities import (
 )
 from scheduler.service.serving.health import Check, scheduler_checks
 from scheduler.service.serving.server import HttpsServer
-from scheduler.service.summary_page import SummaryPages
-from scheduler.service.waiting_page import WaitingPages
 
 if TYPE_CHECKING:
     from scheduler.reload.reloader import Reloader

@@ -21,7 +21,7 @@ from devtools.control_plane.ports import free_port
 from devtools.embedded_service import PATIENCE_SECONDS, configuration, until
 from scheduler.cli.direct import Access, request
 from scheduler.cli.main import program
-from scheduler.explain.what_if import pages
+from scheduler.explain.pages import what_if as pages
 from scheduler.process.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
 from simulator import EmbeddedCluster

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from scheduler.explain.pages.what_if import WhatIfPages
 from scheduler.explain.records import ExplainPage, PodExplanation, PodState, Remedies
-from scheduler.explain.what_if.pages import WhatIfPages
 
 POD = PodExplanation("default", "p", "u", "kubestow", 0, PodState.QUEUED, "it waits", 0.0)
 

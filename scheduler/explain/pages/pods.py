@@ -14,6 +14,7 @@ from typing import Final
 from scheduler.api.pod import Pod
 from scheduler.engine import Engine, Explainer
 from scheduler.engine.explain import DEFAULT_EXAMPLES, DEFAULT_TOP, MAX_NODES, FindPod
+from scheduler.explain.pages.query_numbers import number_in
 from scheduler.explain.records import (
     Decision,
     ExplainPage,
@@ -25,7 +26,6 @@ from scheduler.explain.records import (
 from scheduler.explain.records.story import tell
 from scheduler.framework import Clock
 from scheduler.queue import SchedulingQueue
-from scheduler.service.query_numbers import number_in
 
 DEFAULT_LIMIT: Final = 100
 DecisionsOf = Callable[[str, str], Sequence[Decision] | None]

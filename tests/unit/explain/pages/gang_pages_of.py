@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.service.gang_pages import GangPages
-from scheduler.service.group_explainer import GroupExplainer
+from scheduler.explain.pages.gangs import GangPages
+from scheduler.explain.pages.group_explainer import GroupExplainer
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 
 

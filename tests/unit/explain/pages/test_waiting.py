@@ -11,9 +11,9 @@ import pytest
 
 from scheduler.api.meta import OwnerReference
 from scheduler.api.pod import Pod
+from scheduler.explain.pages.waiting import WaitingPages, owner_of
 from scheduler.explain.records import Decision, DecisionResult, RejectionCount, WaitingPage
 from scheduler.service.serving.json_body import encode
-from scheduler.service.waiting_page import WaitingPages, owner_of
 from tests.unit.queue.doubles import SchedulingGatesDouble, World, make_pod
 
 NO_CPU = "0/18 nodes are available: 18 Insufficient cpu."

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from scheduler.cli.gangs import show
 from scheduler.explain.records import GroupList, GroupView
+from tests.unit.explain.pages.gang_pages_of import pages_of
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
-from tests.unit.service.gang_pages_of import pages_of
 
 
 def printed(page: GroupList) -> list[str]:

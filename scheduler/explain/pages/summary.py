@@ -16,6 +16,8 @@ from typing import Final
 import numpy as np
 
 from scheduler.cache import Cache, NodeTable
+from scheduler.explain.pages.query_numbers import number_in
+from scheduler.explain.pages.slices import in_slices
 from scheduler.explain.records import (
     Moment,
     NodeFill,
@@ -28,8 +30,6 @@ from scheduler.explain.records import (
 from scheduler.framework import Clock, Int64Column
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
-from scheduler.service.query_numbers import number_in
-from scheduler.service.slices import in_slices
 
 SAMPLE_SECONDS: Final = 5.0
 SAMPLES: Final = 12

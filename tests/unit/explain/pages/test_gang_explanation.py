@@ -11,11 +11,11 @@ from rich.console import Console
 from plugins.gang_scheduling.plugin import GangScheduling
 from scheduler.cli.group_explanation import show_group
 from scheduler.engine.explain_group import MAX_DOMAINS, MAX_TEMPLATES
+from scheduler.explain.pages.group_explainer import EXAMPLES
 from scheduler.explain.records import GroupDomain, GroupExplanation
-from scheduler.service.group_explainer import EXAMPLES
 from scheduler.testing import node, pod
+from tests.unit.explain.pages.gang_pages_of import explainer_of, pages_of
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
-from tests.unit.service.gang_pages_of import explainer_of, pages_of
 
 RACK = "example.com/rack"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from scheduler.explain.pages.decisions import DecisionPages
 from scheduler.explain.records import DecisionList
 from scheduler.framework import unschedulable
-from scheduler.service.decision_pages import DecisionPages
 from tests.unit.engine.harness import plugin
 from tests.unit.service.harness import Service
 

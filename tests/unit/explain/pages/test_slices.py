@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from scheduler.service.slices import SLICE_SECONDS, in_slices
+from scheduler.explain.pages.slices import SLICE_SECONDS, in_slices
 from tests.unit.queue.doubles import FakeClock
 
 

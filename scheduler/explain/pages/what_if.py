@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
+from scheduler.explain.pages.query_numbers import number_in
 from scheduler.explain.records import ExplainPage, PodState, Remedies, RemedySearch, WhatIfResult
 from scheduler.explain.what_if.asker import Asker, AskerStatistics
 from scheduler.explain.what_if.remedies.search import DEFAULT_LIMIT
-from scheduler.service.query_numbers import number_in
 from scheduler.service.questions import NotSyncedError
 
 MAX_REMEDIES: Final = 20

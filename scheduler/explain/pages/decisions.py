@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from scheduler.explain.pages.query_numbers import number_in
 from scheduler.explain.records import Decision, DecisionList, DecisionResult, Placement
 from scheduler.framework import Clock
 from scheduler.history import DecisionHistory
-from scheduler.service.query_numbers import number_in
 
 DEFAULT_DECISIONS: Final = 50
 MAX_DECISIONS: Final = 500

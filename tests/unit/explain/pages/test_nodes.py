@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from scheduler.api import Pod
+from scheduler.explain.pages import nodes as node_pages
+from scheduler.explain.pages.nodes import NodePages
 from scheduler.explain.records import NodeRow
 from scheduler.framework import NominatingInfo
-from scheduler.service import node_pages
-from scheduler.service.node_pages import NodePages
 from tests.unit.engine.harness import World
 
 GPU = "nvidia.com/gpu"

@@ -11,6 +11,9 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 from scheduler.api.pod import Pod
+from scheduler.explain.pages.pods import DecisionsOf
+from scheduler.explain.pages.query_numbers import number_in
+from scheduler.explain.pages.slices import in_slices
 from scheduler.explain.records import (
     Decision,
     PodView,
@@ -25,9 +28,6 @@ from scheduler.explain.records.waiting_pods import Selection, Waiting, WaitingPo
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.groups.terms import group_of
 from scheduler.queue import SchedulingQueue
-from scheduler.service.pod_pages import DecisionsOf
-from scheduler.service.query_numbers import number_in
-from scheduler.service.slices import in_slices
 
 DEFAULT_GROUPS: Final = 100
 MAX_GROUPS: Final = 200

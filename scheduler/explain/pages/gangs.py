@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from scheduler.explain.pages.group_explainer import GroupExplainer
+from scheduler.explain.pages.query_numbers import number_in
 from scheduler.explain.records import GroupList, GroupPage, GroupView
 from scheduler.framework import Clock
 from scheduler.framework.grouping import GroupingPlugin
-from scheduler.service.group_explainer import GroupExplainer
-from scheduler.service.query_numbers import number_in
 
 DEFAULT_GROUPS: Final = 100
 MAX_GROUPS: Final = 1_000

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from scheduler.cache import Cache
+from scheduler.explain.pages.slices import in_slices
+from scheduler.explain.pages.summary import MOMENTS, SAMPLES, SummaryPages
 from scheduler.explain.records import NodeFill, Placement, ResourceUse, SummaryPage
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.serving.json_body import encode
-from scheduler.service.slices import in_slices
-from scheduler.service.summary_page import MOMENTS, SAMPLES, SummaryPages
 from tests.unit.cache.objects import node, pod
 from tests.unit.queue.doubles import SchedulingGatesDouble, make_pod
 from tests.unit.queue.doubles import World as QueueWorld
@@ -171,7 +171,7 @@ async def test_other_tasks_run_while_a_long_queue_is_looked_through(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("scheduler.queue.introspection._OLDEST_STEP", 1)
-    monkeypatch.setattr("scheduler.service.slices.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("scheduler.explain.pages.slices.SLICE_SECONDS", 0.0)
     world = World()
     for number in range(20):
         world.waiting.add(make_pod(f"p{number:02}"))

@@ -16,9 +16,9 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources
 from scheduler.cache import Cache, NodeTable
+from scheduler.explain.pages.query_numbers import number_in
 from scheduler.explain.records import NodeList, NodePage, NodeRow, PodOnNode
 from scheduler.framework import Clock, Rows
-from scheduler.service.query_numbers import number_in
 
 MILLI: Final = 1000
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
