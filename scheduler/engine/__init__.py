@@ -4,45 +4,26 @@ from scheduler.engine.attempt import Attempt
 from scheduler.engine.diagnosis import FitError
 from scheduler.engine.engine import Engine
 from scheduler.engine.errors import AttemptError
-from scheduler.engine.explain import Explainer
 from scheduler.engine.failure import Failure
 from scheduler.engine.group_cycle import GroupCycle
 from scheduler.engine.group_result import GroupResult
 from scheduler.engine.preemption.evaluator import Evaluator
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import ScheduleResult, SchedulingAlgorithm
-from scheduler.engine.trial_decision import TrialDecision, TrialDecisions
 from scheduler.engine.waiting import WaitingPod, WaitingPods
-from scheduler.explain.records import (
-    Examination,
-    NodeScore,
-    PluginScore,
-    PodExplanation,
-    PodState,
-    Rejection,
-)
 
 __all__ = [
     "Attempt",
     "AttemptError",
     "Engine",
     "Evaluator",
-    "Examination",
-    "Explainer",
     "Failure",
     "FitError",
     "Framework",
     "GroupCycle",
     "GroupResult",
-    "NodeScore",
-    "PluginScore",
-    "PodExplanation",
-    "PodState",
-    "Rejection",
     "ScheduleResult",
     "SchedulingAlgorithm",
-    "TrialDecision",
-    "TrialDecisions",
     "WaitingPod",
     "WaitingPods",
 ]

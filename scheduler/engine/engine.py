@@ -152,7 +152,7 @@ class Engine:
         """Return an algorithm that decides like the profile's, but records no metrics.
 
         It never suspends, and has its own cached results and rotation index; see
-        `engine.trial_decision`.
+        `explain.examining.trial_decision`.
         """
         return self._algorithm(self.frameworks[profile], NoMetrics())
 

@@ -6,8 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler.engine import PodExplanation
-from scheduler.explain.records import Remedies
+from scheduler.explain.records import PodExplanation, Remedies
 from scheduler.explain.what_if.remedies.search import DEFAULT_LIMIT
 from scheduler.offline.assembly import Assembly
 from scheduler.offline.editing import Editing

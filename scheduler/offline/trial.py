@@ -13,9 +13,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from scheduler.client.resources import Resource
-from scheduler.engine import PodExplanation
-from scheduler.engine.explain import Explainer
-from scheduler.explain.records import Remedies
+from scheduler.explain.examining.explainer import Explainer
+from scheduler.explain.records import PodExplanation, Remedies
 from scheduler.explain.what_if.changes import ChangeError
 from scheduler.explain.what_if.remedies.search import DEFAULT_LIMIT, ChangeSearch
 from scheduler.explain.what_if.trial import Trial as LiveTrial

@@ -12,7 +12,7 @@ from typing import Final
 
 from scheduler.api.pod import Pod
 from scheduler.engine import Engine
-from scheduler.engine.explain_group import GroupExamination
+from scheduler.explain.examining.group_examination import GroupExamination
 from scheduler.explain.records import (
     GroupExplanation,
     GroupMembers,

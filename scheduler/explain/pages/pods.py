@@ -12,8 +12,14 @@ from datetime import datetime
 from typing import Final
 
 from scheduler.api.pod import Pod
-from scheduler.engine import Engine, Explainer
-from scheduler.engine.explain import DEFAULT_EXAMPLES, DEFAULT_TOP, MAX_NODES, FindPod
+from scheduler.engine import Engine
+from scheduler.explain.examining.explainer import (
+    DEFAULT_EXAMPLES,
+    DEFAULT_TOP,
+    MAX_NODES,
+    Explainer,
+    FindPod,
+)
 from scheduler.explain.pages.query_numbers import number_in
 from scheduler.explain.records import (
     Decision,

@@ -21,7 +21,7 @@ from scheduler.api.quantity import QuantityError
 from scheduler.api.selectors import CompiledLabelSelector, SelectorError, compile_label_selector
 from scheduler.cache import NodeTable
 from scheduler.client.resources import PODS
-from scheduler.engine import TrialDecision, TrialDecisions
+from scheduler.explain.examining.trial_decision import TrialDecision, TrialDecisions
 from scheduler.explain.records import Change, NodeToAdd, WhatIfQuestion
 from scheduler.explain.what_if.added_nodes import node_manifest
 from scheduler.explain.what_if.changes import (

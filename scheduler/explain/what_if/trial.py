@@ -30,7 +30,8 @@ from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.kinds import Kinds
 from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.client.store import Store
-from scheduler.engine import Engine, TrialDecision, TrialDecisions, WaitingPods
+from scheduler.engine import Engine, WaitingPods
+from scheduler.explain.examining.trial_decision import TrialDecision, TrialDecisions
 from scheduler.explain.records import Change
 from scheduler.explain.what_if.changes import ChangeError, edited, resource_of
 from scheduler.framework import ActionType, Clock, CycleState

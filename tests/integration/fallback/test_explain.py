@@ -8,7 +8,7 @@ from rich.console import Console
 
 from devtools.embedded_service import until
 from scheduler.cli.explanation import show
-from scheduler.engine import Explainer
+from scheduler.explain.examining.explainer import Explainer
 from scheduler.explain.records import ExplainPage
 from scheduler.explain.records.story import tell
 from simulator import EmbeddedCluster

@@ -13,7 +13,7 @@ from scheduler.engine import Attempt
 from scheduler.engine.leaders import Leaders, highest_rows
 from scheduler.framework import QueuedPodInfo
 from scheduler.history import DecisionHistory, DecisionRecorder
-from tests.unit.engine.explaining import ExplainedWorld, in_tree_world
+from tests.unit.explain.examining.explaining import ExplainedWorld, in_tree_world
 
 ZONE: Final = "topology.kubernetes.io/zone"
 KINDS: Final = ("plain", "soft spread", "preferred node", "preferred pods", "scalar")

@@ -9,8 +9,8 @@ from scheduler.framework import QueuedPodInfo, Registry
 from scheduler.framework.extension_points import SCORE
 from scheduler.history import Decision, DecisionHistory, DecisionRecorder
 from scheduler.history.remembered import Remembered
-from tests.unit.engine.explaining import ExplainedWorld, in_tree_world
 from tests.unit.engine.harness import PROFILE, QUEUE_SORT, Handle, World, plugin, profile
+from tests.unit.explain.examining.explaining import ExplainedWorld, in_tree_world
 
 MANY: Final = 40
 

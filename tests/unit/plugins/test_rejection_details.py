@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from scheduler.framework import RejectedNodes, unschedulable
-from tests.unit.engine.explaining import ExplainedWorld, fail, in_tree_world
 from tests.unit.engine.harness import plugin
+from tests.unit.explain.examining.explaining import ExplainedWorld, fail, in_tree_world
 
 ZONE = "topology.kubernetes.io/zone"
 

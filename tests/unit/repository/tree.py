@@ -16,6 +16,7 @@ CORE: Final = (
     "scheduler/api",
     "scheduler/cel",
     "scheduler/explain/records",
+    "scheduler/explain/examining",
     "scheduler/framework",
     "scheduler/groups",
     "scheduler/cache",

@@ -16,8 +16,8 @@ import structlog
 from scheduler.api.meta import second_time
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
-from scheduler.engine import TrialDecision, TrialDecisions
 from scheduler.engine.reserved_room import reserved_room
+from scheduler.explain.examining.trial_decision import TrialDecision, TrialDecisions
 from scheduler.explain.records import Change, Code, Remedies, Remedy, Step
 from scheduler.explain.what_if.changes import ChangeError, pointer
 from scheduler.explain.what_if.remedies import (

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from plugins.gang_scheduling.plugin import GangScheduling
 from scheduler.cli.group_explanation import show_group
-from scheduler.engine.explain_group import MAX_DOMAINS, MAX_TEMPLATES
+from scheduler.explain.examining.group_examination import MAX_DOMAINS, MAX_TEMPLATES
 from scheduler.explain.pages.group_explainer import EXAMPLES
 from scheduler.explain.records import GroupDomain, GroupExplanation
 from scheduler.testing import node, pod

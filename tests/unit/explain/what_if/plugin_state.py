@@ -9,7 +9,7 @@ import numpy as np
 
 from plugins.node_resources.amounts import KeptShares
 from scheduler import offline
-from scheduler.engine import TrialDecisions
+from scheduler.explain.examining.trial_decision import TrialDecisions
 from scheduler.explain.records import Change
 from scheduler.explain.what_if.trial import Trial
 

@@ -13,7 +13,7 @@ from benchmarks.fuzz.pods import pod
 from benchmarks.fuzz.worlds import drawn
 from devtools.conformance.world import KINDS
 from scheduler import offline
-from scheduler.engine import TrialDecisions
+from scheduler.explain.examining.trial_decision import TrialDecisions
 from scheduler.explain.records import Change
 from scheduler.explain.what_if.changes import ChangeError
 from scheduler.explain.what_if.trial import Trial

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from scheduler.api.pod import Pod
 from scheduler.cache.cache import with_node
 from scheduler.engine.engine import Engine
-from scheduler.engine.node_report import examine_with
+from scheduler.explain.examining.node_report import examine_with
 from scheduler.explain.records import (
     Examination,
     NodeReport,

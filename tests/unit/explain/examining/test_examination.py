@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine import Examination, Rejection
+from scheduler.explain.records import Examination, Rejection
 from scheduler.framework import SKIP, NominatingInfo, PreFilterResult, unschedulable
-from tests.unit.engine.explaining import ExplainedWorld, fail, in_tree_world, reject_if
 from tests.unit.engine.harness import plugin
+from tests.unit.explain.examining.explaining import ExplainedWorld, fail, in_tree_world, reject_if
 
 
 def without_details(found: Examination) -> tuple[Rejection, ...]:

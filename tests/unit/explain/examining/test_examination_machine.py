@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from scheduler.api import Pod
-from scheduler.engine.examination import examine
+from scheduler.explain.examining.examination import examine
 from tests.unit.engine import test_reuse
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler.explain.records import NodeReport, ResourceRoom
-from tests.unit.engine.explaining import ExplainedWorld, fail, in_tree_world, reject_if
 from tests.unit.engine.harness import plugin
+from tests.unit.explain.examining.explaining import ExplainedWorld, fail, in_tree_world, reject_if
 
 
 def report(world: ExplainedWorld, node: str, name: str = "p") -> NodeReport:

@@ -10,11 +10,11 @@ import pytest
 
 from scheduler.api import Pod
 from scheduler.api.pod import PodStatus
-from scheduler.engine import PodState
+from scheduler.explain.records import PodState
 from scheduler.framework import Code, NominatingInfo, PostFilterResult, Status, unschedulable
 from scheduler.queue import QueueState
-from tests.unit.engine.explaining import ExplainedWorld, fail, in_tree_world, reject_if
 from tests.unit.engine.harness import PROFILE, plugin
+from tests.unit.explain.examining.explaining import ExplainedWorld, fail, in_tree_world, reject_if
 
 # -- no trace ------------------------------------------------------------------------------------
 

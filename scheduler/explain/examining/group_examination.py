@@ -18,10 +18,10 @@ from scheduler.cache import NodeTable
 from scheduler.engine.domains import Domains, possible, rows_of
 from scheduler.engine.engine import Engine
 from scheduler.engine.errors import AttemptError
-from scheduler.engine.examination import new_state
 from scheduler.engine.group_run import Run, runs_of
-from scheduler.engine.node_report import MAX_RESOURCES
 from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.explain.examining.examination import new_state
+from scheduler.explain.examining.node_report import MAX_RESOURCES
 from scheduler.explain.records import GroupDomain, GroupDomains, GroupResource, GroupTemplate
 from scheduler.framework import (
     CPU,

@@ -6,7 +6,8 @@ from typing import Any
 
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.api import Pod
-from scheduler.engine import Examination, Explainer, PodExplanation
+from scheduler.explain.examining.explainer import Explainer
+from scheduler.explain.records import Examination, PodExplanation
 from scheduler.framework import Status, unresolvable
 from scheduler.queue import SchedulingQueue, build_hint_map
 from tests.unit.engine.harness import PROFILE, World

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.engine import TrialDecisions
 from scheduler.engine.overruns import MAX_BUDGET_FACTOR
+from scheduler.explain.examining.trial_decision import TrialDecisions
 from scheduler.framework import CycleState
-from tests.unit.engine.explaining import ExplainedWorld
 from tests.unit.engine.harness import World, plugin
+from tests.unit.explain.examining.explaining import ExplainedWorld
 
 SECONDS = 0.5
 
