@@ -37,6 +37,7 @@ from plugins.preemption_loops import (
     LoopMemory,
     ensure_memory,
     known_memory,
+    recall,
 )
 from plugins.queueing_hints import queue_if
 from scheduler.api.pod import Pod
@@ -305,10 +306,13 @@ class DefaultPreemption:
 
     def _loop(self, pod: Pod, candidate: Candidate, state: CycleState) -> str:
         """Return why evictions would go on with a loop between schedulers, or note them."""
+        others = self._of_others(candidate.victims)
+        if state.info is None or not others:
+            return ""
+        recall(state.info, state.now)
         stopped = self._stopped(candidate, state)
         if not stopped:
-            if state.info is not None and (others := self._of_others(candidate.victims)):
-                ensure_memory(state.info).evicted(others, state.now)
+            ensure_memory(state.info).evicted(others, state.now)
             return ""
         memory = known_memory(state.info)
         assert memory is not None

@@ -10,10 +10,14 @@ respect nominations.
 A pause begins with the eviction after which it comes. The record is kept with the pod in the queue
 (`QueuedPodInfo.plugin_memory`), so it ends with the pod, recordings have it, and its size is
 bounded. Each member of a gang keeps a record of what was evicted for the gang.
+
+A new process finds the record of a stopped pod in the condition that tells why it waits. Only
+schedulers write that, and it delays the evictions for this one pod.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -35,6 +39,18 @@ STOPPED: Final = (
     "stopped for {pause}: pods of {owner}, which are placed by scheduler {scheduler}, were evicted "
     "for this pod {count} times, and were there again each time. Let one scheduler place both, or "
     "set victimSchedulers: Own"
+)
+_BEGINNING: Final = "stopped for "
+POD_SCHEDULED: Final = "PodScheduled"
+_STOPPED: Final = re.compile(
+    re.escape(STOPPED)
+    .replace(re.escape("{pause}"), "[0-9hms]+")
+    .replace(re.escape("{owner}"), r"([A-Za-z0-9]+ [a-z0-9.-]+/[a-z0-9.:-]+)")
+    # Not validated by the API server: its author could write the rest of the sentence. The last
+    # count is ours.
+    .replace(re.escape("{scheduler}"), ".*")
+    .replace(re.escape("{count}"), "([0-9]{1,6})")
+    + r"\.?"
 )
 STOPPED_FOR_GROUP: Final = (
     "preemption for it is stopped for {pause}: pods of {owner} were evicted for it {count} times, "
@@ -101,6 +117,11 @@ class LoopMemory:
             self.stopped_until = now + self._length()
             self.told = False
 
+    def pause_again(self, stops: int, now: float) -> None:
+        """Begin the present one of so many pauses anew; it has been reported."""
+        self.stops, self.told = max(stops, 1), True
+        self.stopped_until = now + self._length()
+
     def _length(self) -> float:
         return min(FIRST_PAUSE * 2.0 ** min(self.stops - 1, 10), MAX_PAUSE)
 
@@ -128,3 +149,18 @@ def ensure_memory(info: QueuedPodInfo) -> LoopMemory:
     if found is None:
         found = info.memory()[plugin_names.DEFAULT_PREEMPTION] = LoopMemory()
     return found
+
+
+def recall(info: QueuedPodInfo, now: float) -> None:
+    """Restore the record of a pod from its condition if it has none; its pause begins anew."""
+    if known_memory(info) is not None:
+        return
+    conditions = info.pod.status.conditions
+    message = next((each.message for each in conditions if each.type == POD_SCHEDULED), "")
+    _, stopped, rest = message.partition(_BEGINNING)
+    found = _STOPPED.fullmatch(stopped + rest)
+    if found is None:
+        return
+    memory = ensure_memory(info)
+    memory.evictions[found[1]] = int(found[2])
+    memory.pause_again(int(found[2]) - TOLERATED + 1, now)

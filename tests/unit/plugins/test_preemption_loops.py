@@ -13,10 +13,19 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from plugins.preemption_loops import MAX_OWNERS, MAX_PAUSE, LoopMemory, owner_of
+from plugins.preemption_loops import (
+    MAX_OWNERS,
+    MAX_PAUSE,
+    LoopMemory,
+    known_memory,
+    owner_of,
+    recall,
+)
 from scheduler import offline
+from scheduler.api.meta import Condition
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.client.resources import PODS
+from scheduler.framework import QueuedPodInfo
 from tests.unit.plugins.preemption_handle import pod
 
 ALL: Final = """\
@@ -137,6 +146,74 @@ def test_pauses_double_to_an_hour_and_a_clock_that_is_set_back_ends_one() -> Non
 def test_a_recording_keeps_the_record() -> None:
     memory = LoopMemory({"pod default/victim": 4}, 1e9, 2, told=True)
     assert msgspec.convert(msgspec.json.decode(msgspec.json.encode(memory)), LoopMemory) == memory
+
+
+BEFORE: Final = "0/1 nodes are available: 1 Insufficient cpu. preemption: "
+
+
+def stop(count: int) -> tuple[LoopMemory, str]:
+    """Return the record after so many preemptions, and the message of the stop."""
+    memory, victims = LoopMemory(), [pod("victim")]
+    for _ in range(count):
+        memory.evicted(victims, 0.0)
+    return memory, BEFORE + memory.stop(victims, 1.0)
+
+
+def recalled(message: str) -> LoopMemory | None:
+    """Return the record of a pod that a new process finds with this condition, at 1000 s."""
+    found = pod("urgent")
+    condition = Condition(type="PodScheduled", status="False", message=message)
+    found.status.conditions = (condition,)
+    info = QueuedPodInfo(found, 0.0)
+    recall(info, 1000.0)
+    return known_memory(info)
+
+
+@pytest.mark.parametrize("count", [3, 4, 12])
+def test_a_new_process_goes_on_with_the_pause(count: int) -> None:
+    memory, message = stop(count)
+    found = recalled(message)
+    assert found is not None
+    assert (found.evictions, found.stops) == (memory.evictions, memory.stops)
+    assert found.told, "the pause is not reported again"
+    assert found.stopped_until == 1000.0 + memory.stopped_until
+
+
+FORGED: Final = "x, were evicted for this pod 900000 times, and were there again each time. Let"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "0/1 nodes are available: 1 Insufficient cpu.",
+        stop(3)[1].replace("pod default/victim", "a kind default/victim"),
+        stop(3)[1].replace("3 times", "many times"),
+        stop(3)[1] + " And more.",
+    ],
+)
+def test_other_messages_are_no_record(message: str) -> None:
+    assert recalled(message) is None
+
+
+def test_a_name_of_a_scheduler_that_imitates_the_message_changes_no_count() -> None:
+    _, message = stop(3)
+    assert "placed by scheduler kubestow, were" in message
+    found = recalled(message.replace("by scheduler kubestow,", f"by scheduler {FORGED},"))
+    assert found is not None
+    assert found.evictions == {"pod default/victim": 3}
+
+
+def test_after_a_restart_nobody_is_evicted_before_the_pause_is_over(world: offline.World) -> None:
+    evictions = put_back(world)
+    urgent = offline.pod("urgent", cpu=4, priority=100)
+    text = stop(4)[1].replace("pod default/victim", "ReplicaSet default/web")
+    condition = {"type": "PodScheduled", "status": "False", "message": text}
+    world.add({**urgent, "status": {"conditions": [condition]}})
+    world.run(until=110.0)
+    assert (evictions(), reasons(world)) == (0, [])
+    world.run(until=48 * HOUR)
+    assert 1 < evictions() < 60
 
 
 def test_a_pod_without_a_controller_is_its_own_owner() -> None:
