@@ -106,11 +106,12 @@ class ShadowWiring:
 
         Bindings of that time are not seen: what is compared ends before it.
         """
-        found = (each.statistics() for each in self.reflectors if each.resource in (NODES, PODS))
-        longest = max(found, key=lambda each: each.seconds_since_contact)
-        if longest.seconds_since_contact < SILENT_SECONDS:
-            return 0.0, ""
-        return longest.seconds_since_contact, longest.last_error[:MAX_MESSAGE]
+        followed = {each.resource.plural: each for each in self.reflectors}
+        for resource in (PODS, NODES):
+            found = followed[resource.plural].statistics()
+            if found.seconds_since_contact >= SILENT_SECONDS:
+                return found.seconds_since_contact, found.last_error[:MAX_MESSAGE]
+        return 0.0, ""
 
     def report(self, metrics: SchedulerMetrics) -> None:
         """Set the metrics that are computed on request."""
