@@ -37,7 +37,7 @@ from scheduler.client.transport import Transport
 from scheduler.process.garbage_collection import collect_seldom
 from scheduler.queue import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 
 EVENTS_PER_SECOND: Final = 500
 FRESH_PER_SECOND: Final = 20

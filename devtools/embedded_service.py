@@ -30,8 +30,8 @@ from scheduler.client.transport import Transport
 from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
-from scheduler.service.wiring import wire as wire_service
+from scheduler.stages.wiring import Wiring
+from scheduler.stages.wiring import wire as wire_service
 from simulator import EmbeddedCluster, subresources
 from simulator.admission import WriteOptions
 from simulator.api import MERGE_PATCH

@@ -20,7 +20,7 @@ from devtools.hostile.memory_api import MemoryApi
 from devtools.hostile.templates import namespace, node, pod
 from devtools.hostile.work import WorkCount
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 
 NODES: Final = 20
 ORDINARY: Final = "tenant"

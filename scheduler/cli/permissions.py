@@ -58,7 +58,7 @@ async def _declared(options: RunOptions) -> tuple[Permission, ...]:
     from scheduler.client.transport import Transport
     from scheduler.metrics import SchedulerMetrics
     from scheduler.service.options import available_plugins, read_configuration
-    from scheduler.service.wiring import wire
+    from scheduler.stages.wiring import wire
 
     registry = available_plugins()
     wiring = wire(

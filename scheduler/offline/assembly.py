@@ -42,11 +42,11 @@ from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.manifests import Manifests, StoredObjects
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
 from scheduler.service.resources import event_name, watched_resource
-from scheduler.service.stages.connections import Connections
-from scheduler.service.stages.profiles import Profiles, build_profiles
-from scheduler.service.stages.reflectors import needed_plurals
-from scheduler.service.stages.scheduling import Scheduling, build_scheduling
-from scheduler.service.stages.state import State, build_state
+from scheduler.stages.connections import Connections
+from scheduler.stages.profiles import Profiles, build_profiles
+from scheduler.stages.reflectors import needed_plurals
+from scheduler.stages.scheduling import Scheduling, build_scheduling
+from scheduler.stages.state import State, build_state
 
 ENDLESS_BINDS = 1_000_000
 """Slots of the dispatcher: nothing is sent, so that nothing need be held back."""

@@ -21,8 +21,8 @@ from weakref import WeakKeyDictionary
 
 from scheduler.engine import Attempt, Engine, Framework
 from scheduler.offline.virtual_time import Step, Timer, VirtualLoop
-from scheduler.service.stages.scheduling import Scheduling
-from scheduler.service.stages.state import State
+from scheduler.stages.scheduling import Scheduling
+from scheduler.stages.state import State
 
 DEFAULT_BINDER: Final = "DefaultBinder"
 """The Bind plugin that waits for nothing but the server of the world."""

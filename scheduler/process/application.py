@@ -58,7 +58,7 @@ from scheduler.service.options import (
 )
 from scheduler.service.serving.descriptors import raise_soft_limit
 from scheduler.service.supervision import CancelledFromWithinError, Run, Supervisor
-from scheduler.service.wiring import Wiring, wire
+from scheduler.stages.wiring import Wiring, wire
 
 _log = structlog.get_logger(__name__)
 

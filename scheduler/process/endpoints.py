@@ -48,7 +48,7 @@ from scheduler.service.serving.server import HttpsServer
 
 if TYPE_CHECKING:
     from scheduler.reload.reloader import Reloader
-    from scheduler.service.wiring import Wiring
+    from scheduler.stages.wiring import Wiring
 
 RENEWAL_GRACE_SECONDS: Final = 20.0
 """Seconds for which a leader with an expired Lease still counts as healthy (as upstream)."""

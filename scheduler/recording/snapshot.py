@@ -37,7 +37,7 @@ from scheduler.recording.format import (
 from scheduler.recording.journal import memory_of
 from scheduler.recording.objects import encode_object, without_secrets
 from scheduler.recording.redaction_words import struct_fields
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 
 NEVER_BUNDLED: Final = frozenset(("leases", "events"))
 

@@ -20,7 +20,7 @@ from scheduler.recording.snapshot import Snapshot
 from scheduler.recording.writing import BundleWriter
 from scheduler.service.limited_log import LimitedLog
 from scheduler.service.questions import TooManyQuestionsError
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 
 SLICE_SECONDS: Final = 0.005
 """Of encoding and compression before other tasks run; half of what a page may take."""

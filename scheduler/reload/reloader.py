@@ -39,7 +39,7 @@ from scheduler.sanitizing.redaction import redact_message
 from scheduler.service.options import RunOptions, own_namespace
 from scheduler.service.plugin_overruns import SwitchedOff
 from scheduler.service.supervision import CancelledFromWithinError, in_own_task
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 
 _log = structlog.get_logger(__name__)
 

@@ -24,11 +24,11 @@ from scheduler.queue.queueing_hints import QueueingHintMap
 from scheduler.service.options import seconds
 from scheduler.service.resources import same_fields, watched_resource
 from scheduler.service.shared_objects import SharedObjects
-from scheduler.service.stages.profiles import BuiltPlugin, BuiltProfile, rebuild
-from scheduler.service.stages.reflectors import json_kept, needed_plurals
-from scheduler.service.stages.scheduling import connect_handles, extender_binder, hint_maps
 from scheduler.service.subscriptions import PluginSubscriptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.profiles import BuiltPlugin, BuiltProfile, rebuild
+from scheduler.stages.reflectors import json_kept, needed_plurals
+from scheduler.stages.scheduling import connect_handles, extender_binder, hint_maps
+from scheduler.stages.wiring import Wiring
 
 
 class RestartRequiredError(Exception):

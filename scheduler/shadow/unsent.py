@@ -25,8 +25,8 @@ from scheduler.service.api_reads import ApiReads
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.object_waits import ObjectWaits
-from scheduler.service.stages.connections import Connections, limiter
 from scheduler.shadow.following import FollowingCycle
+from scheduler.stages.connections import Connections, limiter
 
 R = TypeVar("R")
 

@@ -25,11 +25,6 @@ from scheduler.service.options import RunOptions
 from scheduler.service.permissions.declarations import Parts, declared
 from scheduler.service.permissions.state import FOLLOWING
 from scheduler.service.resources import watched_plurals
-from scheduler.service.stages.connections import Connections
-from scheduler.service.stages.profiles import Profiles, build_profiles
-from scheduler.service.stages.reflectors import build_reflectors
-from scheduler.service.stages.scheduling import Scheduling, build_scheduling
-from scheduler.service.stages.state import State, build_state
 from scheduler.shadow.assessing import Assessor
 from scheduler.shadow.choices import MAX_AHEAD, Choices, rejection_of
 from scheduler.shadow.following import Follower, FollowingCycle, FollowingHandlers
@@ -37,6 +32,11 @@ from scheduler.shadow.judging import MAX_MESSAGE, same_reasons
 from scheduler.shadow.steady_time import SteadyTime
 from scheduler.shadow.tally import Tally
 from scheduler.shadow.unsent import connect
+from scheduler.stages.connections import Connections
+from scheduler.stages.profiles import Profiles, build_profiles
+from scheduler.stages.reflectors import build_reflectors
+from scheduler.stages.scheduling import Scheduling, build_scheduling
+from scheduler.stages.state import State, build_state
 
 if TYPE_CHECKING:
     from scheduler.offline.happenings import Happenings

@@ -39,7 +39,7 @@ from plugins.resource_quota.plugin import GATE, ResourceQuota
 from scheduler.api import Pod
 from scheduler.client.fence import Fence
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.admission import WriteOptions
 from simulator.api import MERGE_PATCH

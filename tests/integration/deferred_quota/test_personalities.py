@@ -26,7 +26,7 @@ from devtools.embedded_service import (
 )
 from plugins.resource_quota.plugin import GATE
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.admission import Personality
 from simulator.api import MERGE_PATCH

@@ -24,7 +24,7 @@ from plugins.resource_quota.keys import PREFIX
 from plugins.resource_quota.plugin import GATE
 from scheduler.controllers.quota_usage.switched_off import NOT_ENFORCED
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from simulator.api import MERGE_PATCH
 from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged

@@ -25,7 +25,7 @@ from plugins.resource_quota.plugin import GATE
 from scheduler.api.meta import second_time
 from scheduler.controllers.quota_usage.inflight import ANNOTATION, EXPIRY_SECONDS
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from simulator.api import MERGE_PATCH
 from tests.integration.deferred_quota.stage import CPU, HELD, staged

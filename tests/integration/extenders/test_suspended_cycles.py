@@ -33,7 +33,7 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from tests.integration.extenders.extender import ExtenderServer, hanging, only
 from tests.integration.extenders.setup import BY_NAME, QUICK, entry, message

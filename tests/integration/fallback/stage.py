@@ -36,7 +36,7 @@ from scheduler.api import Pod
 from scheduler.client.clock import SystemClock
 from scheduler.framework import SKIP, Status
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
 

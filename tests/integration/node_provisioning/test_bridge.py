@@ -18,7 +18,7 @@ from scheduler.controllers.node_provisioning.bridge import NodeProvisioningBridg
 from scheduler.controllers.node_provisioning.decisions import Patch
 from scheduler.controllers.node_provisioning.ownership import CONDITION
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from simulator.admission import WriteOptions
 from tests.integration.node_provisioning.events import (

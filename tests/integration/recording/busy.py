@@ -21,7 +21,7 @@ from plugins.pod_topology_spread.fallback import GATE as FALLBACK
 from plugins.resource_quota.plugin import GATE as QUOTA
 from scheduler.recording.streams import BundleStreams
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.errors import ApiError
 from simulator.objects import JsonObject

@@ -13,7 +13,7 @@ import pytest
 from devtools.embedded_service import bound_to, condition, node, pod, scheduling, settled, until
 from scheduler.offline.replay import Replay
 from scheduler.recording.streams import BundleStreams
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster, offline
 from simulator.api import MERGE_PATCH
 from simulator.resources import Resource

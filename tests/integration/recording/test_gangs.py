@@ -35,7 +35,7 @@ from scheduler.offline.replay import Replay
 from scheduler.recording.format import ATTEMPT
 from scheduler.recording.reading import open_bundle
 from scheduler.service import group_scheduling
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.admission import WriteOptions
 from simulator.demos.gang.objects import POD_GROUPS

@@ -19,7 +19,7 @@ from scheduler.recording.reading import open_bundle
 from scheduler.recording.streams import BundleStreams
 from scheduler.recording.writing import BundleWriter
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from tests.integration.recording.busy import busy, spread_pod, zone_node
 

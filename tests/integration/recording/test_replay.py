@@ -23,7 +23,7 @@ from scheduler.recording import journal
 from scheduler.recording.reading import open_bundle
 from scheduler.recording.streams import BundleStreams
 from scheduler.service.observer import LEADER, RELIST, RELOAD
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from tests.integration.recording.busy import Recording, busy
 from tests.unit.history.test_history import remembered
 

@@ -24,7 +24,7 @@ from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.transport import Transport
 from scheduler.queue import PodView, QueueState
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from tests.integration.requeueing.rows import Action, Create, Request, Row, request
 

@@ -23,7 +23,7 @@ from devtools.embedded_service import (
 )
 from scheduler.queue import PodView, QueueState
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from tests.integration.requeueing.replay import HINTS_OFF, woken_by
 from tests.integration.requeueing.table import TABLE

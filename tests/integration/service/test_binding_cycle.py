@@ -31,7 +31,7 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 
 WAIT = Status(Code.WAIT)

@@ -25,7 +25,7 @@ from scheduler.client.access_reviews import review_own_access
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from simulator.api import MERGE_PATCH
 from simulator.objects import JsonObject

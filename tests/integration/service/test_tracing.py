@@ -15,7 +15,7 @@ from scheduler.client.http.request import Request
 from scheduler.client.http.response import Response
 from scheduler.client.transport import Transport
 from scheduler.framework import Code, Status, error
-from scheduler.service.wiring import Wiring
+from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from tests.otlp_receiver import Behaviour, Json, Receiver, otlp_receiver
 

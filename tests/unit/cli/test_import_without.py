@@ -40,7 +40,7 @@ try:
     runpy.run_module("scheduler", run_name="__main__")
 except SystemExit:
     pass
-assert "scheduler.service.wiring" in sys.modules
+assert "scheduler.stages.wiring" in sys.modules
 assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
 print(*[name for name in {NOT_FOR_RUN} if name in sys.modules])
 """

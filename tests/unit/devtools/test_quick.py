@@ -14,12 +14,12 @@ from tests.unit.repository.tree import ROOT
 
 IMPORTS = {
     "scheduler.queue": ["scheduler.queue.heap"],
-    "scheduler.service.wiring": ["scheduler.queue"],
+    "scheduler.stages.wiring": ["scheduler.queue"],
     "tests.unit.queue.test_heap": ["scheduler.queue.heap"],
     "tests.unit.queue.test_moves": ["tests.unit.queue.doubles"],
     "tests.unit.queue.doubles": ["scheduler.queue"],
     "tests.unit.engine.test_scoring": ["scheduler.queue"],
-    "tests.integration.service.test_binding_cycle": ["scheduler.service.wiring"],
+    "tests.integration.service.test_binding_cycle": ["scheduler.stages.wiring"],
     "tests.unit.metrics.test_instruments": ["scheduler.metrics"],
 }
 

@@ -20,17 +20,17 @@ from scheduler.queue.queueing_hints import QueueingHintMap
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.gate_reporter import GateReporter
-from scheduler.service.handle import SchedulingParts
 from scheduler.service.limited_log import LimitedLog
 from scheduler.service.options import seconds
 from scheduler.service.plugin_conditions import PluginConditions
 from scheduler.service.plugin_exceptions import PluginExceptions
 from scheduler.service.plugin_overruns import PluginOverruns
 from scheduler.service.scheduling_loop import SchedulingLoop
-from scheduler.service.stages.connections import Connections
-from scheduler.service.stages.profiles import Profiles
-from scheduler.service.stages.state import State
 from scheduler.service.status_writer import StatusWriter
+from scheduler.stages.connections import Connections
+from scheduler.stages.handle import SchedulingParts
+from scheduler.stages.profiles import Profiles
+from scheduler.stages.state import State
 
 _errors = LimitedLog(__name__)
 

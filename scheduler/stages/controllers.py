@@ -10,9 +10,9 @@ from scheduler.controllers.kubelet_rejections import RejectedPods
 from scheduler.controllers.node_provisioning.bridge import NodeProvisioningBridge
 from scheduler.controllers.node_provisioning.setup import build_bridge
 from scheduler.controllers.quota_usage.controllers import QuotaControllers, build_quota_controllers
-from scheduler.service.stages.connections import Connections
-from scheduler.service.stages.profiles import Profiles
-from scheduler.service.stages.state import State
+from scheduler.stages.connections import Connections
+from scheduler.stages.profiles import Profiles
+from scheduler.stages.state import State
 
 
 @dataclass(frozen=True, slots=True)

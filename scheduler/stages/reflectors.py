@@ -20,11 +20,11 @@ from scheduler.service.misspelt_names import MisspeltNames
 from scheduler.service.options import seconds
 from scheduler.service.pod_intake import PodIntake, check_node
 from scheduler.service.resources import PODS_SELECTOR, event_name, watched_plurals, watched_resource
-from scheduler.service.stages.connections import Connections
-from scheduler.service.stages.controllers import Controllers
-from scheduler.service.stages.profiles import Profiles
-from scheduler.service.stages.scheduling import Scheduling
-from scheduler.service.stages.state import State
+from scheduler.stages.connections import Connections
+from scheduler.stages.controllers import Controllers
+from scheduler.stages.profiles import Profiles
+from scheduler.stages.scheduling import Scheduling
+from scheduler.stages.state import State
 
 
 def build_reflectors(

@@ -9,11 +9,11 @@ from scheduler.framework.events import UNSCHEDULABLE_TIMEOUT
 from scheduler.service.permissions.declarations import Parts, declared
 from scheduler.service.permissions.reviewer import PermissionReviewer
 from scheduler.service.resources import watched_plurals
-from scheduler.service.stages.connections import Connections
-from scheduler.service.stages.controllers import Controllers
-from scheduler.service.stages.profiles import Profiles
-from scheduler.service.stages.scheduling import Scheduling
-from scheduler.service.stages.state import State
+from scheduler.stages.connections import Connections
+from scheduler.stages.controllers import Controllers
+from scheduler.stages.profiles import Profiles
+from scheduler.stages.scheduling import Scheduling
+from scheduler.stages.state import State
 
 PERMISSION_GRANTED = ClusterEvent(
     UNSCHEDULABLE_TIMEOUT.resource, UNSCHEDULABLE_TIMEOUT.action_type, "PermissionGranted"

@@ -24,7 +24,6 @@ from scheduler.framework import Registry
 from scheduler.framework.extension_points import PRE_FILTER
 from scheduler.metrics import DeclaredMetrics, PluginFamilies
 from scheduler.metrics.recorders import PluginFaultRecorder
-from scheduler.service.handle import ServiceHandle
 from scheduler.service.isolated_plugin import IsolatedPlugin
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.options import seconds
@@ -32,9 +31,10 @@ from scheduler.service.plugin_overruns import IN_TREE
 from scheduler.service.plugin_process.evaluator import ProcessEvaluator, ProcessSettings
 from scheduler.service.plugin_thread import ThreadEvaluator
 from scheduler.service.shared_objects import SharedObjects
-from scheduler.service.stages.connections import Connections
-from scheduler.service.stages.state import State
 from scheduler.service.subscriptions import PluginSubscriptions
+from scheduler.stages.connections import Connections
+from scheduler.stages.handle import ServiceHandle
+from scheduler.stages.state import State
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,13 +17,13 @@ from scheduler.metrics import SchedulerMetrics
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.options import RunOptions
 from scheduler.service.permissions.reviewer import PermissionReviewer
-from scheduler.service.stages.connections import Connections, connect
-from scheduler.service.stages.controllers import Controllers, build_controllers
-from scheduler.service.stages.permissions import build_reviewer, declare_permissions
-from scheduler.service.stages.profiles import Profiles, build_profiles
-from scheduler.service.stages.reflectors import build_handlers, build_reflectors
-from scheduler.service.stages.scheduling import Scheduling, build_scheduling
-from scheduler.service.stages.state import State, build_state
+from scheduler.stages.connections import Connections, connect
+from scheduler.stages.controllers import Controllers, build_controllers
+from scheduler.stages.permissions import build_reviewer, declare_permissions
+from scheduler.stages.profiles import Profiles, build_profiles
+from scheduler.stages.reflectors import build_handlers, build_reflectors
+from scheduler.stages.scheduling import Scheduling, build_scheduling
+from scheduler.stages.state import State, build_state
 
 
 @dataclass(frozen=True, slots=True)

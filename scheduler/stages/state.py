@@ -18,8 +18,8 @@ from scheduler.service.listers import StoreListers
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import seconds
 from scheduler.service.permissions.state import PermissionState
-from scheduler.service.stages.connections import Connections
 from scheduler.service.subscriptions import SubscriptionBoard
+from scheduler.stages.connections import Connections
 
 SLOTS_PER_CONCURRENT_BIND: Final = 20
 """Binding cycles allowed per concurrent bind request, enough to keep the requests coming."""

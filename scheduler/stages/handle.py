@@ -14,9 +14,9 @@ from scheduler.framework.preemption import PreemptionSearch
 from scheduler.metrics import DeclaredMetrics
 from scheduler.queue import SchedulingQueue
 from scheduler.service.shared_objects import SharedObjects
-from scheduler.service.stages.connections import Connections
-from scheduler.service.stages.state import State
 from scheduler.service.subscriptions import PluginSubscriptions
+from scheduler.stages.connections import Connections
+from scheduler.stages.state import State
 
 
 @dataclass(frozen=True, slots=True)
