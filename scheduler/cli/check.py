@@ -114,8 +114,8 @@ def command(
 
 async def find(client: ApiClient, needed: Sequence[Permission], review: Review) -> list[Finding]:
     """Look up each needed permission for a resource."""
-    from scheduler.service.permissions.reviewer import absent_resources, drop_needless_creation
-    from scheduler.service.permissions.state import accesses
+    from scheduler.permissions.reviewer import absent_resources, drop_needless_creation
+    from scheduler.permissions.state import accesses
 
     absent = await absent_resources(client, needed)
     denied: dict[Permission, tuple[str, ...]] = {}
@@ -153,7 +153,7 @@ def _reviewer(service_account: str | None) -> Review:
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    from scheduler.service.permissions.rbac import missing_rules
+    from scheduler.permissions.rbac import missing_rules
 
     styles = {
         "ok": "green",

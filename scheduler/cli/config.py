@@ -263,8 +263,8 @@ def rbac(
       kubestow config rbac --explainer | kubectl apply -f -
       kubestow config rbac --shadow | kubectl apply -f -
     """  # noqa: D301 - click wants the character itself
-    from scheduler.service.permissions import declarations
-    from scheduler.service.permissions.rbac import roles
+    from scheduler.permissions import declarations
+    from scheduler.permissions.rbac import roles
 
     if explainer and shadow:
         raise click.UsageError("--explainer and --shadow exclude each other: give one of them")

@@ -20,10 +20,10 @@ from scheduler.controllers.kubelet_rejections import RejectedPods
 from scheduler.explain.records.shadow import PendingPod, ShadowSummary
 from scheduler.framework import Permission, Registry
 from scheduler.metrics import SchedulerMetrics
+from scheduler.permissions.declarations import Parts, declared
+from scheduler.permissions.state import FOLLOWING
 from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.options import RunOptions
-from scheduler.service.permissions.declarations import Parts, declared
-from scheduler.service.permissions.state import FOLLOWING
 from scheduler.service.resources import watched_plurals
 from scheduler.shadow.assessing import Assessor
 from scheduler.shadow.choices import MAX_AHEAD, Choices, rejection_of

@@ -6,8 +6,8 @@ from functools import partial
 
 from scheduler.framework import ClusterEvent
 from scheduler.framework.events import UNSCHEDULABLE_TIMEOUT
-from scheduler.service.permissions.declarations import Parts, declared
-from scheduler.service.permissions.reviewer import PermissionReviewer
+from scheduler.permissions.declarations import Parts, declared
+from scheduler.permissions.reviewer import PermissionReviewer
 from scheduler.service.resources import watched_plurals
 from scheduler.stages.connections import Connections
 from scheduler.stages.controllers import Controllers

@@ -11,13 +11,13 @@ from scheduler.cache import Cache
 from scheduler.engine import WaitingPods
 from scheduler.extenders.extender import Extenders
 from scheduler.extenders.transport import HttpExtenderTransport
+from scheduler.permissions.state import PermissionState
 from scheduler.service.background import BackgroundTasks
 from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.inbox import Inbox
 from scheduler.service.listers import StoreListers
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import seconds
-from scheduler.service.permissions.state import PermissionState
 from scheduler.service.subscriptions import SubscriptionBoard
 from scheduler.stages.connections import Connections
 

@@ -14,9 +14,9 @@ from scheduler.client.reflector import Reflector
 from scheduler.client.transport import Transport
 from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
+from scheduler.permissions.reviewer import PermissionReviewer
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.options import RunOptions
-from scheduler.service.permissions.reviewer import PermissionReviewer
 from scheduler.stages.connections import Connections, connect
 from scheduler.stages.controllers import Controllers, build_controllers
 from scheduler.stages.permissions import build_reviewer, declare_permissions

@@ -31,6 +31,7 @@ PACKAGES: Final = (
     "scheduler.metrics",
     "scheduler.controllers",
     "scheduler.service",
+    "scheduler.permissions",
     "scheduler.stages",
     "scheduler.reload",
     "scheduler.recording",

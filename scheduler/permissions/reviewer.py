@@ -28,7 +28,7 @@ from scheduler.client.errors import ApiError, RequestError, describe
 from scheduler.client.resources import LEASES
 from scheduler.client.rest import ApiClient
 from scheduler.framework import Permission
-from scheduler.service.permissions.state import PermissionState, accesses
+from scheduler.permissions.state import PermissionState, accesses
 
 _log = structlog.get_logger(__name__)
 

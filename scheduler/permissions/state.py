@@ -23,7 +23,7 @@ from scheduler.client.custom_resources import is_reference, resource_of
 from scheduler.client.errors import ApiError, RequestError
 from scheduler.client.resources import RESOURCES, Resource
 from scheduler.framework import Permission
-from scheduler.service.permissions.rbac import missing_rules
+from scheduler.permissions.rbac import missing_rules
 
 _log = structlog.get_logger(__name__)
 

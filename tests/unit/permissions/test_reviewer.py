@@ -15,12 +15,12 @@ from structlog.testing import capture_logs
 
 from scheduler.client.errors import ApiError, ConnectionFailed, StatusBody
 from scheduler.framework import Permission
-from scheduler.service.permissions.reviewer import (
+from scheduler.permissions.reviewer import (
     LAST_RETRY_SECONDS,
     REPEAT_SECONDS,
     PermissionReviewer,
 )
-from scheduler.service.permissions.state import PermissionState
+from scheduler.permissions.state import PermissionState
 from tests.unit.client.virtual_clock import ManualClock
 
 BIND = Permission(resource="pods/binding", verbs=("create",), purpose="Binder")

@@ -14,7 +14,7 @@ from scheduler.client import client_authorities
 from scheduler.client.custom_resources import resource_of
 from scheduler.client.resources import NODES, PODS
 from scheduler.framework import Permission
-from scheduler.service.permissions.state import FOLLOWING
+from scheduler.permissions.state import FOLLOWING
 
 PODS_READ: Final = Permission(
     resource=PODS.plural,

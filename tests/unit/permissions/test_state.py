@@ -20,8 +20,8 @@ from scheduler.client.resources import (
     RESOURCE_QUOTAS,
 )
 from scheduler.framework import Permission
-from scheduler.service.permissions.declarations import followed
-from scheduler.service.permissions.state import STUCK_SECONDS, PermissionState, accesses
+from scheduler.permissions.declarations import followed
+from scheduler.permissions.state import STUCK_SECONDS, PermissionState, accesses
 from tests.unit.client.virtual_clock import ManualClock
 
 READ = ("list", "watch")

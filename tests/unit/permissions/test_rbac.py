@@ -12,9 +12,9 @@ import yaml
 from config import API_VERSION, KIND, FeatureGates
 from scheduler.cli.permissions import needed_permissions
 from scheduler.framework import Permission
+from scheduler.permissions.declarations import explainer
+from scheduler.permissions.rbac import missing_rules, roles
 from scheduler.service.options import RunOptions
-from scheduler.service.permissions.declarations import explainer
-from scheduler.service.permissions.rbac import missing_rules, roles
 from tests.unit.repository.tree import ROOT
 
 MANIFESTS: Final = ROOT / "manifests"
