@@ -20,7 +20,7 @@ from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import seconds
-from scheduler.service.tracing.start import Tracing, start
+from scheduler.tracing.start import Tracing, start
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ PACKAGES: Final = (
     "scheduler.metrics",
     "scheduler.controllers",
     "scheduler.service",
+    "scheduler.tracing",
     "scheduler.permissions",
     "scheduler.stages",
     "scheduler.reload",

@@ -12,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from config import TracingConfiguration
+from scheduler import tracing
 from scheduler.framework import ConfigurationError
-from scheduler.service import tracing
-from scheduler.service.tracing.start import Tracing, start
+from scheduler.tracing.start import Tracing, start
 from tests import otlp_receiver
 from tests.otlp_receiver import MISSING, REQUIRE_VARIABLE, require_opentelemetry
 
@@ -34,7 +34,7 @@ def started(settings: TracingConfiguration, environ: dict[str, str]) -> Iterator
 def test_nothing_of_opentelemetry_is_imported_without_the_stanza() -> None:
     code = (
         "import sys; import scheduler.process.application; "
-        "from scheduler.service.tracing.start import start; assert start(None) is None; "
+        "from scheduler.tracing.start import start; assert start(None) is None; "
         "print([each for each in sys.modules if each.split('.')[0] == 'opentelemetry'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -43,7 +43,7 @@ def test_nothing_of_opentelemetry_is_imported_without_the_stanza() -> None:
 
 def test_a_missing_library_is_one_error_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("attempts", "export"):
-        monkeypatch.delitem(sys.modules, f"scheduler.service.tracing.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"scheduler.tracing.{name}", raising=False)
         monkeypatch.delattr(tracing, name, raising=False)
     # As if it were not installed.
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
@@ -139,7 +139,7 @@ def test_an_unknown_propagator_is_an_error() -> None:
     code = (
         "from config import TracingConfiguration as T; "
         "from scheduler.framework import ConfigurationError\n"
-        "from scheduler.service.tracing.start import start\n"
+        "from scheduler.tracing.start import start\n"
         "try: start(T(sampling_rate_per_million=1))\n"
         "except ConfigurationError as error: print(error)"
     )

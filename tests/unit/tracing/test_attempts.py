@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from scheduler.service.tracing.attempts import AttemptTraces, trace_headers
+from scheduler.tracing.attempts import AttemptTraces, trace_headers
 
 
 class Recorded:

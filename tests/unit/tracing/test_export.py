@@ -17,10 +17,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from scheduler.metrics import SchedulerMetrics
-from scheduler.service.tracing import export
-from scheduler.service.tracing import start as starting
-from scheduler.service.tracing.attempts import AttemptTraces, trace_headers
-from scheduler.service.tracing.start import Tracing
+from scheduler.tracing import export
+from scheduler.tracing import start as starting
+from scheduler.tracing.attempts import AttemptTraces, trace_headers
+from scheduler.tracing.start import Tracing
 
 QUEUE = 4
 

@@ -17,11 +17,11 @@ from scheduler.framework import ConfigurationError
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.scheduling_loop import SchedulingLoop
-from scheduler.service.tracing.traced import TracedBindingCycle, TracedSchedulingLoop
+from scheduler.tracing.traced import TracedBindingCycle, TracedSchedulingLoop
 
 if TYPE_CHECKING:
-    from scheduler.service.tracing.attempts import AttemptTraces
-    from scheduler.service.tracing.export import BoundedProcessor, CountingExporter
+    from scheduler.tracing.attempts import AttemptTraces
+    from scheduler.tracing.export import BoundedProcessor, CountingExporter
 
 _log = structlog.get_logger(__name__)
 
@@ -118,7 +118,7 @@ def start(
         return None
     try:
         # Only here: they take memory and start-up time.
-        from scheduler.service.tracing import attempts, export  # noqa: PLC0415
+        from scheduler.tracing import attempts, export  # noqa: PLC0415
     except ImportError as error:
         raise ConfigurationError(
             f"kubestow.tracing is set, but a library for it is missing ({error}); install it with "

@@ -14,7 +14,7 @@ from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.scheduling_loop import SchedulingLoop
 
 if TYPE_CHECKING:
-    from scheduler.service.tracing.attempts import AttemptTrace, AttemptTraces
+    from scheduler.tracing.attempts import AttemptTrace, AttemptTraces
 
 NO_OUTCOME: Final = "given up: the pod needs no scheduling any more, or the process stops"
 
