@@ -36,9 +36,9 @@ from benchmarks.measured_plugins import (
     timer,
 )
 from scheduler.framework import NoArgs
-from scheduler.service.isolated_plugin import IsolatedPlugin
-from scheduler.service.plugin_process.evaluator import ProcessEvaluator, ProcessSettings
-from scheduler.service.plugin_thread import ThreadEvaluator
+from scheduler.isolation.isolated_plugin import IsolatedPlugin
+from scheduler.isolation.process.evaluator import ProcessEvaluator, ProcessSettings
+from scheduler.isolation.thread import ThreadEvaluator
 
 COLUMNAR_MICROSECONDS: Final = 10.0
 """A cycle."""

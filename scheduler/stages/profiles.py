@@ -22,14 +22,14 @@ from scheduler.engine.kubelet_rejections import KubeletRejections
 from scheduler.engine.measured_plugin import MeasuredPlugin, PluginBudget
 from scheduler.framework import Registry
 from scheduler.framework.extension_points import PRE_FILTER
+from scheduler.isolation.isolated_plugin import IsolatedPlugin
+from scheduler.isolation.process.evaluator import ProcessEvaluator, ProcessSettings
+from scheduler.isolation.thread import ThreadEvaluator
 from scheduler.metrics import DeclaredMetrics, PluginFamilies
 from scheduler.metrics.recorders import PluginFaultRecorder
-from scheduler.service.isolated_plugin import IsolatedPlugin
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.options import seconds
 from scheduler.service.plugin_overruns import IN_TREE
-from scheduler.service.plugin_process.evaluator import ProcessEvaluator, ProcessSettings
-from scheduler.service.plugin_thread import ThreadEvaluator
 from scheduler.service.shared_objects import SharedObjects
 from scheduler.service.subscriptions import PluginSubscriptions
 from scheduler.stages.connections import Connections

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from scheduler.service.plugin_process import child, evaluator
+from scheduler.isolation.process import child, evaluator
 from tests.integration.reload.running import HEADER, Running, running, until
 from tests.integration.reload.test_isolation import message
 

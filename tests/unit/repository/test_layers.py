@@ -32,6 +32,7 @@ PACKAGES: Final = (
     "scheduler.controllers",
     "scheduler.service",
     "scheduler.tracing",
+    "scheduler.isolation",
     "scheduler.permissions",
     "scheduler.stages",
     "scheduler.reload",

@@ -14,8 +14,8 @@ OWN: Final = {
     "scheduler/cli/page/server.py": "of the package",
     "scheduler/testing/snapshots.py": "of a test",
     "scheduler/cli/demo.py": "its own log",
-    "scheduler/service/plugin_process/worker.py": "of /proc",
-    "scheduler/service/plugin_process/descendants.py": "of /proc",
+    "scheduler/isolation/process/worker.py": "of /proc",
+    "scheduler/isolation/process/descendants.py": "of /proc",
 }
 """Modules that read files of which they know what they are, or that only this process writes."""
 

@@ -27,11 +27,8 @@ from scheduler.api.signatures.interner import PodSignatures
 from scheduler.cache import Cache
 from scheduler.framework import CycleState, NodeTableView, PreFilterResult, Status
 from scheduler.framework.registry import args_type
-from scheduler.sanitizing.exceptions import error_text, frames
-from scheduler.service.forks import end_forked_copies
-from scheduler.service.plugin_evaluation import Evaluation, evaluate
-from scheduler.service.plugin_exceptions import OURS
-from scheduler.service.plugin_process.messages import (
+from scheduler.isolation.evaluation import Evaluation, evaluate
+from scheduler.isolation.process.messages import (
     HEADER_BYTES,
     Call,
     Changes,
@@ -42,6 +39,9 @@ from scheduler.service.plugin_process.messages import (
     decode_request,
     frame,
 )
+from scheduler.sanitizing.exceptions import error_text, frames
+from scheduler.service.forks import end_forked_copies
+from scheduler.service.plugin_exceptions import OURS
 
 TRACE_SIGNAL: Final = signal.SIGUSR1
 """Writes the stack to standard error, even while C code holds the GIL."""

@@ -14,16 +14,16 @@ from scheduler.api.pod import Pod
 from scheduler.api.signatures.interner import PACK_BYTES
 from scheduler.api.signatures.packed_spec import PackedSpec
 from scheduler.cache import Cache
-from scheduler.service.plugin_process import table_copy
-from scheduler.service.plugin_process.messages import (
+from scheduler.isolation.process import table_copy
+from scheduler.isolation.process.messages import (
     HEADER_BYTES,
     Changes,
     Request,
     decode_request,
     frame,
 )
-from scheduler.service.plugin_process.table_copy import TableCopy
-from scheduler.service.plugin_process.worker import Worker
+from scheduler.isolation.process.table_copy import TableCopy
+from scheduler.isolation.process.worker import Worker
 
 
 class Both:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.cache.node_table import NodeTable
-from scheduler.service.plugin_process.messages import Changes, sendable
+from scheduler.isolation.process.messages import Changes, sendable
 
 BATCH_OBJECTS: Final = 200
 """Objects after which a message ends: about two milliseconds of encoding on the event loop."""

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from scheduler.service.plugin_thread import PluginThread
+from scheduler.isolation.thread import PluginThread
 
 
 async def test_a_thread_that_has_delivered_its_result_is_not_busy(

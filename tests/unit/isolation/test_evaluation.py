@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.engine_world import EngineWorld
 from scheduler.framework import SKIP, CycleState, PluginError, error, unresolvable, unschedulable
-from scheduler.service.plugin_evaluation import CycleEndedError, CycleTable, evaluate
+from scheduler.isolation.evaluation import CycleEndedError, CycleTable, evaluate
 
 
 class Odd:

@@ -17,9 +17,8 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from scheduler.service.plugin_exceptions import OURS
-from scheduler.service.plugin_process.descendants import MARK, end_marked, new_mark
-from scheduler.service.plugin_process.messages import (
+from scheduler.isolation.process.descendants import MARK, end_marked, new_mark
+from scheduler.isolation.process.messages import (
     HEADER_BYTES,
     MAX_RESPONSE_BYTES,
     Content,
@@ -28,7 +27,8 @@ from scheduler.service.plugin_process.messages import (
     decode_response,
     frame,
 )
-from scheduler.service.plugin_process.output import ProcessOutput
+from scheduler.isolation.process.output import ProcessOutput
+from scheduler.service.plugin_exceptions import OURS
 
 MAX_IGNORED: Final = 10
 """Responses to other requests, as those of a copy of the process, that are left out."""
@@ -41,7 +41,7 @@ TRACE_SIGNAL: Final = signal.SIGUSR1
 
 _BOOTSTRAP: Final = (
     "import sys; descriptor, parent, path = sys.argv[1:]; import json; sys.path[:] = json.loads("
-    "path); from scheduler.service.plugin_process.worker import main; "
+    "path); from scheduler.isolation.process.worker import main; "
     "main(int(descriptor), int(parent))"
 )
 """The path is that of the scheduler, plugin folders included: `-P` keeps the current one out."""

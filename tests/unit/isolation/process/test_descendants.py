@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from scheduler.service.plugin_process.descendants import MARK, end_marked, new_mark
+from scheduler.isolation.process.descendants import MARK, end_marked, new_mark
 
 DAEMON = """
 import os, sys

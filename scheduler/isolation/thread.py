@@ -15,13 +15,13 @@ import structlog
 
 from scheduler.api.pod import Pod
 from scheduler.framework import CycleState, NodeTableView
-from scheduler.sanitizing.exceptions import error_text
-from scheduler.service.plugin_evaluation import (
+from scheduler.isolation.evaluation import (
     CycleTable,
     Evaluation,
     PluginTimeoutError,
     evaluate,
 )
+from scheduler.sanitizing.exceptions import error_text
 from scheduler.service.plugin_frames import find_call, frame_of
 
 _log = structlog.get_logger(__name__)

@@ -22,7 +22,7 @@ from scheduler.framework import (
     Rows,
     Status,
 )
-from scheduler.service.plugin_evaluation import Evaluation
+from scheduler.isolation.evaluation import Evaluation
 
 GRACE_SECONDS: Final = 1.0
 """The engine's timeout is longer by this, so that the evaluator's own timeout expires first."""

@@ -29,17 +29,17 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.status import Code
-from scheduler.sanitizing.exceptions import error_repr
-from scheduler.service.plugin_evaluation import Evaluation, PluginTimeoutError
-from scheduler.service.plugin_process.child import ChildProcess, ProcessEndedError
-from scheduler.service.plugin_process.messages import (
+from scheduler.isolation.evaluation import Evaluation, PluginTimeoutError
+from scheduler.isolation.process.child import ChildProcess, ProcessEndedError
+from scheduler.isolation.process.messages import (
     Call,
     Response,
     Start,
     Verdict,
     sendable,
 )
-from scheduler.service.plugin_process.table_copy import TableCopy
+from scheduler.isolation.process.table_copy import TableCopy
+from scheduler.sanitizing.exceptions import error_repr
 
 _log = structlog.get_logger(__name__)
 

@@ -19,9 +19,9 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from scheduler.service.plugin_process import worker as module
-from scheduler.service.plugin_process.evaluator import evaluation
-from scheduler.service.plugin_process.messages import (
+from scheduler.isolation.process import worker as module
+from scheduler.isolation.process.evaluator import evaluation
+from scheduler.isolation.process.messages import (
     HEADER_BYTES,
     Call,
     Request,
@@ -32,8 +32,8 @@ from scheduler.service.plugin_process.messages import (
     frame,
     sendable,
 )
-from scheduler.service.plugin_process.table_copy import TableCopy
-from scheduler.service.plugin_process.worker import Worker
+from scheduler.isolation.process.table_copy import TableCopy
+from scheduler.isolation.process.worker import Worker
 
 NODES = 5
 

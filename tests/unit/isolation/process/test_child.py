@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import select
 
-from scheduler.service.plugin_process.child import ChildProcess
-from scheduler.service.plugin_process.messages import Start
+from scheduler.isolation.process.child import ChildProcess
+from scheduler.isolation.process.messages import Start
 
 
 async def test_a_response_that_comes_as_its_call_is_cancelled_is_there_for_the_next_call() -> None:

@@ -17,11 +17,11 @@ import pytest
 
 from benchmarks.engine_world import EngineWorld
 from scheduler.framework import ConfigurationError, CycleState, NoArgs, PluginError
-from scheduler.service.plugin_evaluation import PluginTimeoutError
-from scheduler.service.plugin_process import child
-from scheduler.service.plugin_process import evaluator as module
-from scheduler.service.plugin_process.child import ProcessEndedError
-from scheduler.service.plugin_process.evaluator import (
+from scheduler.isolation.evaluation import PluginTimeoutError
+from scheduler.isolation.process import child
+from scheduler.isolation.process import evaluator as module
+from scheduler.isolation.process.child import ProcessEndedError
+from scheduler.isolation.process.evaluator import (
     PluginUnavailableError,
     ProcessEvaluator,
     ProcessSettings,
@@ -62,7 +62,7 @@ KILLED = """import asyncio
 import sys
 
 import evaluated_plugins
-from tests.unit.service.plugin_process.test_evaluator import Evaluated
+from tests.unit.isolation.process.test_evaluator import Evaluated
 
 
 async def main():
@@ -213,7 +213,7 @@ async def test_a_large_cluster_is_copied_in_several_calls(
     plugins: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COPY_SHARE", 0.0)
-    monkeypatch.setattr("scheduler.service.plugin_process.table_copy.BATCH_OBJECTS", 1)
+    monkeypatch.setattr("scheduler.isolation.process.table_copy.BATCH_OBJECTS", 1)
     async with evaluated(plugins.Faulty) as one:
         for copied in (1, 2, 3):
             with pytest.raises(PluginUnavailableError, match=f"its process: {copied} of 4"):
