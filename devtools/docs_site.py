@@ -53,6 +53,7 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
         page.meta |= {"template": "home.html", "hide": ["navigation", "toc", "footer"]}
     sections = [each.title for each in page.ancestors]
     page.meta["search"] = {"boost": boost(page.file.src_uri, sections, config.extra["boost"])}
+    page.meta["tags"] = config.extra["words"].get(page.file.src_uri, [])
     return fitted(markdown, page.file.src_uri, config.extra["source"])
 
 

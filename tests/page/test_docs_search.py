@@ -51,6 +51,16 @@ QUESTIONS: Final = {
     "taints": ("troubleshooting", "explain", "tutorials/explain"),
     "memory usage": ("operations", "performance-scaling"),
     "simulate capacity": ("tutorials/capacity", "simulate"),
+    "insufficient cpu": ("explain", "tutorials/explain"),
+    "pod stuck": ("explain", "tutorials/explain", "troubleshooting"),
+    "how to uninstall": ("operations",),
+    "multiple schedulers": ("sharing-a-cluster",),
+    "replace default scheduler": ("launchers",),
+    "evict pods": ("sharing-a-cluster",),
+    "run on my laptop": ("operations",),
+    "build docker image": ("tutorials/operate", "operations"),
+    "high availability": ("operations",),
+    "rbac forbidden": ("troubleshooting", "operations"),
 }
 """The pages that answer a question, any of which is right."""
 
