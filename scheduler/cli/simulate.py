@@ -190,6 +190,7 @@ def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **ask
             if asked["report"]:
                 configs = simulation.named((asked["config"], *asked["compare"]))
                 simulation_output.write_report(asked["report"], found, configs, repeated(ctx))
+                click.echo(f"the report is in {one_line(asked['report'])}", err=True)
             if asked["junit"]:
                 simulation_output.write_junit(asked["junit"], found.runs, found.assertions)
             simulation_output.echo(found, output)

@@ -220,16 +220,21 @@ def _waiting(runs: Sequence[SimulatedRun]) -> str:
     if not rows:
         return ""
     headings = ["pod", "run", "seed", "state", "reason"]
-    groups: dict[tuple[str, str], list[str]] = {}
+    # Most pods that wait do so in every run.
+    where: dict[tuple[str, str], dict[str, None]] = {}
     for pod, run, _, _, reason in rows:
-        groups.setdefault((run, reason), []).append(pod)
+        where.setdefault((pod, reason), {})[run] = None
+    groups: dict[tuple[str, str], list[str]] = {}
+    for (pod, reason), names in where.items():
+        groups.setdefault((", ".join(names), reason), []).append(pod)
     grouped = [
-        [str(len(pods)), run, reason, _examples(pods)]
-        for (run, reason), pods in sorted(groups.items(), key=lambda each: -len(each[1]))
+        [str(len(pods)), names, reason, _examples(pods)]
+        for (names, reason), pods in sorted(groups.items(), key=lambda each: -len(each[1]))
     ]
+    caption = counted(len({pod for pod, _ in where}), "pod")
     return (
         "<h2>Who waits at the end</h2>\n"
-        + table(counted(len(rows), "pod"), ["pods", "run", "reason", "for example"], grouped)
+        + table(caption, ["pods", "runs", "reason", "for example"], grouped)
         + folded("Pod by pod", table("", headings, rows))
     )
 

@@ -115,7 +115,7 @@ def test_a_question_is_answered(
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ([], "Missing argument 'DUMP...'"),
+        ([], "name the copy of a cluster, DUMP"),
         (["nothing.json"], "'nothing.json' does not exist"),
         (["none.yaml"], "none.yaml:2: neither YAML nor JSON"),
         (["dump.json", "--nodes-needed", "node-9"], "there is no Node node-9"),
