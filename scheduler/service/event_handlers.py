@@ -19,7 +19,6 @@ from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.cache import Cache
 from scheduler.client.deltas import Delta, DeltaType
-from scheduler.controllers.kubelet_rejections import RejectedPods
 from scheduler.engine import WaitingPod, WaitingPods
 from scheduler.framework import ActionType, Clock, ClusterEvent
 from scheduler.framework.events import (
@@ -33,6 +32,7 @@ from scheduler.queue import SchedulingQueue
 from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
 from scheduler.service.misspelt_names import MisspeltNames
 from scheduler.service.observer import RELOAD, Observer
+from scheduler.service.rejected_pods import RejectedPods
 from scheduler.service.subscriptions import SubscriptionBoard
 
 _log = structlog.get_logger(__name__)

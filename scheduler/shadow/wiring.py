@@ -16,7 +16,6 @@ from scheduler.client.clock import Clock
 from scheduler.client.read_only import ReadOnlyTransport
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES, PODS
-from scheduler.controllers.kubelet_rejections import RejectedPods
 from scheduler.explain.records.shadow import PendingPod, ShadowSummary
 from scheduler.framework import Permission, Registry
 from scheduler.metrics import SchedulerMetrics
@@ -24,6 +23,7 @@ from scheduler.permissions.declarations import Parts, declared
 from scheduler.permissions.state import FOLLOWING
 from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.options import RunOptions
+from scheduler.service.rejected_pods import RejectedPods
 from scheduler.service.resources import watched_plurals
 from scheduler.shadow.assessing import Assessor
 from scheduler.shadow.choices import MAX_AHEAD, Choices, rejection_of

@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.controllers.kubelet_rejections import RejectedPods
 from scheduler.controllers.node_provisioning.bridge import NodeProvisioningBridge
 from scheduler.controllers.node_provisioning.setup import build_bridge
 from scheduler.controllers.quota_usage.controllers import QuotaControllers, build_quota_controllers
+from scheduler.service.rejected_pods import RejectedPods
 from scheduler.stages.connections import Connections
 from scheduler.stages.profiles import Profiles
 from scheduler.stages.state import State
