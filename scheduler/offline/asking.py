@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.explain.records import PodExplanation, Remedies
-from scheduler.explain.what_if.remedies.search import DEFAULT_LIMIT
+from scheduler.explain.records.remedies import DEFAULT_REMEDIES
 from scheduler.offline.assembly import Assembly
 from scheduler.offline.editing import Editing
 from scheduler.offline.records import Capacity
@@ -43,7 +43,7 @@ class Asking(Editing):
         with self.trial() as trial:
             return trial.how_many_fit(pod, limit)
 
-    def remedies(self, pod: str, *, limit: int = DEFAULT_LIMIT) -> Remedies:
+    def remedies(self, pod: str, *, limit: int = DEFAULT_REMEDIES) -> Remedies:
         """Look for what would have to change for a pending pod to fit; each was tried.
 
         >>> from kubestow import offline

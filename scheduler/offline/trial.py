@@ -15,8 +15,9 @@ from typing import Any, Self
 from scheduler.client.resources import Resource
 from scheduler.explain.examining.explainer import Explainer
 from scheduler.explain.records import PodExplanation, Remedies
+from scheduler.explain.records.remedies import DEFAULT_REMEDIES
 from scheduler.explain.what_if.changes import ChangeError
-from scheduler.explain.what_if.remedies.search import DEFAULT_LIMIT, ChangeSearch
+from scheduler.explain.what_if.remedies.search import ChangeSearch
 from scheduler.explain.what_if.trial import Trial as LiveTrial
 from scheduler.offline.assembly import Assembly
 from scheduler.offline.editing import Editing, WorldError, checked
@@ -88,7 +89,7 @@ class Trial(Editing):
             victims=decision.victims,
         )
 
-    def remedies(self, pod: str, *, limit: int = DEFAULT_LIMIT) -> Remedies:
+    def remedies(self, pod: str, *, limit: int = DEFAULT_REMEDIES) -> Remedies:
         """Look for what would have to change for a pending pod to fit; each was tried.
 
         Raises:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import AsyncExitStack
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, Self
 
 from config import Configuration
@@ -25,13 +27,10 @@ from scheduler.explain.pages.summary import SummaryPages
 from scheduler.explain.pages.waiting import WaitingPages
 from scheduler.explain.pages.what_if import WhatIfPages
 from scheduler.explain.records import internals
-from scheduler.explain.what_if.asker import Asker
-from scheduler.explain.what_if.trial import TrialParts
 from scheduler.framework.grouping import GroupingPlugin
 from scheduler.process import logs
 from scheduler.process.lease_thread import LeaseThread
 from scheduler.process.own_address import OwnAddress
-from scheduler.recording.streams import BundleStreams
 from scheduler.service.manifests import StoredObjects
 from scheduler.service.options import RunOptions
 from scheduler.service.serving.access import Authenticator, Authorizer
@@ -47,6 +46,9 @@ from scheduler.service.serving.health import Check, scheduler_checks
 from scheduler.service.serving.server import HttpsServer
 
 if TYPE_CHECKING:
+    from scheduler.explain.what_if.asker import Asker
+    from scheduler.explain.what_if.trial import TrialParts
+    from scheduler.recording.streams import BundleStreams
     from scheduler.reload.reloader import Reloader
     from scheduler.stages.wiring import Wiring
 
@@ -78,6 +80,7 @@ class Endpoints:
         self._synced = False
         self._stopping = False
         self._stack = AsyncExitStack()
+        self._streams: BundleStreams | None = None
         self._authorities: ClientAuthorities | None = None
         #: The port to which the server listens; 0 if nothing is served.
         self.port = 0
@@ -159,8 +162,7 @@ class Endpoints:
         permissions = self._wiring.state.permissions
         groups = self._group_explainer()
         pods = self._pod_pages(groups)
-        what_if = self._what_if_pages(pods)
-        streams = BundleStreams(self._wiring, self._leading)
+        what_if = WhatIfPages(self._asker, pods.explain)
         return EndpointSources(
             health=scheduler_checks(
                 shutdown=lambda: "process is shutting down" if self._stopping else None,
@@ -174,12 +176,21 @@ class Endpoints:
             configz=self._reloader.configz,
             debug=self._debug_pages(pods, what_if, groups),
             questions={"whatif": what_if.what_if},
-            streams={"bundle": streams.bundle, "record": streams.record},
+            streams={name: partial(self._stream, name) for name in ("bundle", "record")},
             version=build_info().version_info(),
             pods=self._pods,
             requested=self._requested,
             set_verbosity=logs.set_verbosity if profiling else None,
         )
+
+    async def _stream(self, name: str, query: Mapping[str, str]) -> AsyncGenerator[bytes]:
+        # In a thread, as in `WhatIfPages`.
+        module = await asyncio.to_thread(import_module, "scheduler.recording.streams")
+        if self._streams is None:
+            self._streams = module.BundleStreams(self._wiring, self._leading)
+        async with aclosing(getattr(self._streams, name)(query)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     def _advisory_checks(self) -> dict[str, Check]:
         checks = {"optional-permissions": self._wiring.state.permissions.degraded}
@@ -210,9 +221,11 @@ class Endpoints:
             group_of=groups.of_pod,
         )
 
-    def _what_if_pages(self, pods: PodPages) -> WhatIfPages:
+    def _asker(self) -> Asker:
+        from scheduler.explain.what_if.asker import Asker  # noqa: PLC0415 - see `WhatIfPages`
+
         wiring = self._wiring
-        asker = Asker(
+        return Asker(
             _trial_parts(wiring),
             at_rest=wiring.scheduling.loop.at_rest,
             versions=wiring.resource_version,
@@ -220,7 +233,6 @@ class Endpoints:
             leading=self._leading,
             synced=lambda: self._synced,
         )
-        return WhatIfPages(asker, pods.explain)
 
     def _debug_pages(
         self, pods: PodPages, what_if: WhatIfPages, groups: GroupExplainer
@@ -303,6 +315,8 @@ class Endpoints:
 
 
 def _trial_parts(wiring: Wiring) -> TrialParts:
+    from scheduler.explain.what_if.trial import TrialParts  # noqa: PLC0415
+
     state, scheduling, connections = wiring.state, wiring.scheduling, wiring.connections
     return TrialParts(
         cache=state.cache,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from config import Configuration
 from scheduler.client.clock import Clock, SystemClock
@@ -20,7 +21,9 @@ from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import seconds
-from scheduler.tracing.start import Tracing, start
+
+if TYPE_CHECKING:
+    from scheduler.tracing.start import Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def connect(
         ConfigurationError: the libraries for traces are missing.
     """
     settings = configuration.options
-    tracing = start(settings.tracing)
+    tracing = _tracing(configuration)
     if tracing is not None:
         metrics.add_source(tracing.report)
     clock = clock or SystemClock()
@@ -112,6 +115,14 @@ def connect(
     return Connections(
         configuration, clock, source, metrics, fence, client, dispatcher, recorder, events, tracing
     )
+
+
+def _tracing(configuration: Configuration) -> Tracing | None:
+    if configuration.options.tracing is None:
+        return None
+    from scheduler.tracing.start import start  # noqa: PLC0415 - not loaded by who traces nothing
+
+    return start(configuration.options.tracing)
 
 
 def limiter(configuration: Configuration, clock: Clock) -> RateLimiter:

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from scheduler.explain.records import Remedies, WhatIfResult
 from scheduler.explain.what_if.questions import NO_RESERVE, Answer, Question, parse
 from scheduler.explain.what_if.remedies.search import ChangeSearch
+from scheduler.explain.what_if.statistics import AskerStatistics
 from scheduler.explain.what_if.trial import TrialParts
 from scheduler.framework import Clock
 from scheduler.service.questions import NotSyncedError, TooManyQuestionsError, asking_user
@@ -45,20 +46,6 @@ class Slices:
     cut: bool = False
     #: The state changed between two slices.
     changed: bool = False
-
-
-@dataclass(slots=True)
-class AskerStatistics:
-    """Counts since the start."""
-
-    questions: int = 0
-    refused: int = 0
-    slices: int = 0
-    longest_slice: float = 0.0
-    """Seconds."""
-    longest_slice_cpu: float = 0.0
-    """Seconds of CPU time."""
-    under_way: int = 0
 
 
 class Asker:

@@ -20,8 +20,12 @@ NOT_FOR_RUN = (
     "numpy.testing",
     "lark",
     "sysconfig",
+    "scheduler.explain.what_if.asker",
+    "scheduler.explain.what_if.trial",
+    "scheduler.recording",
+    "scheduler.tracing",
 )
-"""Tens of MiB that an ordinary scheduler never uses."""
+"""Tens of MiB that an ordinary scheduler never uses, and parts that nobody has asked for."""
 
 KUBECONFIG = """\
 clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]

@@ -19,6 +19,7 @@ from scheduler.api.pod import Pod
 from scheduler.engine.reserved_room import reserved_room
 from scheduler.explain.examining.trial_decision import TrialDecision, TrialDecisions
 from scheduler.explain.records import Change, Code, Remedies, Remedy, Step
+from scheduler.explain.records.remedies import DEFAULT_REMEDIES
 from scheduler.explain.what_if.changes import ChangeError, pointer
 from scheduler.explain.what_if.remedies import (
     new_nodes,
@@ -59,8 +60,6 @@ NEAREST: Final = {"NodeResourcesFit": resource_steps.nearest}
 ERRORS: Final = (node_steps.preferred_affinity,)
 """What finds steps where a plugin ends the attempt, since it cannot read what the pod states."""
 
-DEFAULT_LIMIT: Final = 5
-"""Remedies that are listed."""
 MAX_TRIALS: Final = 150
 MAX_CUT: Final = 60
 """Slices for the first decision, which looks for victims on many nodes."""
@@ -80,7 +79,7 @@ class ChangeSearch:
         parts: TrialParts,
         pod: str,
         *,
-        limit: int = DEFAULT_LIMIT,
+        limit: int = DEFAULT_REMEDIES,
         seconds: float = float("inf"),
     ) -> None:
         """Look for remedies of `pod`, `namespace/name`; no decision takes longer than `seconds`."""

@@ -29,7 +29,7 @@ async def searches(query: dict[str, str], state: PodState = PodState.QUEUED) -> 
     """Return the searches that a query about a pod in this state causes."""
     found = Searches()
     page = ExplainPage(leading=True, pod=replace(POD, state=state))
-    answer: Any = WhatIfPages(cast("Any", found), lambda _: page).explain(query)
+    answer: Any = WhatIfPages(lambda: cast("Any", found), lambda _: page).explain(query)
     if inspect.isawaitable(answer):
         answer = await answer
     assert (answer.remedies is not None) == bool(found.asked)
