@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.import_without import import_without
 
 if TYPE_CHECKING:
     from scheduler.cli.endpoint import Endpoint
@@ -59,7 +60,8 @@ def namespace_for(endpoint: Endpoint, given: str | None) -> str:
     """Return the namespace that was given, else that of the kubeconfig's context, as kubectl."""
     if given:
         return given
-    from scheduler.client.configuration import selected_namespace
+    with import_without("rich"):
+        from scheduler.client.configuration import selected_namespace
 
     return selected_namespace(endpoint.kubeconfig, endpoint.context) or "default"
 
