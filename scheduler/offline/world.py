@@ -213,6 +213,13 @@ class World(Asking):
 
     # -- state -----------------------------------------------------------------------------------
 
+    def __repr__(self) -> str:
+        pods, nodes = [*self._tables.stores["pods"].list()], [*self._tables.stores["nodes"].list()]
+        placed = sum(bool(each.spec.node_name) for each in pods)
+        return (
+            f"<World at {self.now:g} s: {len(nodes)} nodes, {placed} of {len(pods)} pods on them>"
+        )
+
     @property
     def now(self) -> float:
         """Virtual seconds since the start."""

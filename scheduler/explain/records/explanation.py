@@ -149,3 +149,9 @@ class PodExplanation:
     """What would wake the pod."""
     report: NodeReport | None = None
     """About the node that was asked for."""
+
+    def __str__(self) -> str:
+        """Return the explanation in sentences, as `kubestow explain` begins."""
+        from scheduler.explain.records.story import tell  # noqa: PLC0415 - it imports this module
+
+        return "\n".join([f"{self.namespace}/{self.name}", *tell(self)])

@@ -351,6 +351,18 @@ def test_many_waiting_pods_are_named_by_reason(shell: Shell, folder: Path) -> No
     assert "default/large-03" not in shown
 
 
+def test_a_report_lists_who_waits_in_every_run_once(shell: Shell, folder: Path) -> None:
+    huge = [offline.pod(f"huge-{number}", cpu=99) for number in range(2)]
+    write(folder / "dump.json", offline.node("n", cpu=8), *huge)
+    ended = shell("simulate", "dump.json", "--compare", "pack.yaml", "--report", "r.html")
+    assert "the report is in r.html" in ended.err
+    _, _, section = (folder / "r.html").read_text().partition("Who waits at the end")
+    table, _, _ = section.partition("</table>")
+    assert table.count("<tr>") == 2, "the headings and one group"
+    assert "default, pack" in table
+    assert "default/huge-0, default/huge-1" in table
+
+
 def test_names_in_a_report_are_escaped(shell: Shell, folder: Path) -> None:
     hostile = "<script>alert(1)</script>"
     write(folder / "dump.json", offline.node("n", cpu=1), offline.pod(hostile, cpu=9))

@@ -37,6 +37,19 @@ def test_pods_are_placed_where_they_fit_and_the_others_say_why_they_wait() -> No
         assert world.placements() == {each.pod: each.node for each in result.placed}
 
 
+def test_a_world_and_an_explanation_are_shown_in_words() -> None:
+    with offline.World() as world:
+        world.add_nodes(offline.node("n", cpu=4))
+        world.add_pods(offline.pod("fits", cpu=1))
+        world.add_pods(offline.pod("large", cpu=9))
+        world.run(until=30.0)
+        assert repr(world) == "<World at 30 s: 1 nodes, 1 of 2 pods on them>"
+        name, why, *_ = str(world.explain("large")).splitlines()
+    assert name == "default/large"
+    assert why == "None of 1 node fits: 1 (n) lacks CPU (wants 9 cpu, the largest node has 4)."
+    assert repr(world).startswith("<World at 30 s"), "also after its end"
+
+
 def test_a_record_of_an_unknown_pod_is_an_error_that_names_it() -> None:
     with offline.World() as world:
         result = world.schedule()
