@@ -11,6 +11,7 @@ import click
 
 from scheduler.cli.cluster import Cluster, cluster_options
 from scheduler.cli.config import add_reading_options, reading_options
+from scheduler.cli.modes import ModalCommand
 from scheduler.cli.permissions import needed_permissions
 from scheduler.cli.reporting import EXIT_FAILED
 from scheduler.cli.tables import FOLDED, WHOLE, Cell, listing, put, wide_console
@@ -64,7 +65,7 @@ class Finding:
         return ""
 
 
-@click.command("check", short_help="Compare a configuration with a cluster.")
+@click.command("check", cls=ModalCommand, short_help="Compare a configuration with a cluster.")
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
 @click.option(
     "--service-account",

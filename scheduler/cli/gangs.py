@@ -37,6 +37,7 @@ Examples:
     "gangs", cls=ModalCommand, help=HELP, short_help="Show pod groups, and why they wait."
 )
 @click.option("--namespace", "-n", metavar="NAME", help="Only groups of this namespace.")
+@click.option("--all-namespaces", "-A", is_flag=True, help="Groups of all namespaces: the default.")
 @click.option(
     "--limit", type=click.IntRange(1, 1_000), default=100, show_default=True, help="Groups shown."
 )
@@ -44,9 +45,13 @@ Examples:
     "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
 @endpoint_options
-def command(*, endpoint: Endpoint, namespace: str | None, limit: int, output: str) -> None:
+def command(
+    *, endpoint: Endpoint, namespace: str | None, all_namespaces: bool, limit: int, output: str
+) -> None:
     """Show the groups."""
-    query = {"limit": str(limit)} | ({"namespace": namespace} if namespace else {})
+    query = {"limit": str(limit)} | (
+        {"namespace": namespace} if namespace and not all_namespaces else {}
+    )
     body = endpoint.get("/debug/gangs", query)
     if output == "json":
         click.echo(escaped_json(body), nl=False)

@@ -256,6 +256,8 @@ class GroupedCommand(click.Command):
             hint = ""
             if rest[0] in GO_BOOLEANS:
                 hint = f"; a boolean flag takes its value after =, as in --leader-elect={rest[0]}"
+            elif rest[0].endswith((".yaml", ".yml", ".json")):
+                hint = "; the configuration is named by --config"
             raise click.UsageError(
                 f'"{ctx.command_path}" does not take any arguments, got [{shown}]{hint}', ctx
             )

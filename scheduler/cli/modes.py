@@ -20,6 +20,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from scheduler.cli.habits import corrected
 from scheduler.cli.pod_names import without_kind
 
 Given = Mapping[str, Any]
@@ -130,7 +131,7 @@ MODES: Final[Mapping[str, tuple[Choice, ...]]] = {
         *_everywhere(),
         *_WAY,
     ),
-    "gangs": _WAY,
+    "gangs": (*_everywhere(), *_WAY),
     "top": (
         (
             Mode("--once", _given("once")),
@@ -239,7 +240,10 @@ class ModalCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse, and refuse what the mode does not use."""
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise corrected(self.name or "", error) from error
         if not ctx.resilient_parsing:
             for choice in self.choices:
                 _check(ctx, choice)

@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 from urllib.request import urlopen
 
+import click
 import pytest
 import yaml
 
 from config import API_VERSION, GATES, KIND
 from scheduler.cli import main
+from scheduler.cli.habits import MEANT
+from scheduler.cli.main import program
 from tests.unit.cli.command_line import Shell
 from tests.unit.repository.tree import ROOT
 
@@ -325,3 +328,30 @@ def test_a_simulation_without_a_copy_says_how_to_write_one(shell: Shell) -> None
     ended = shell("simulate")
     assert ended.code == 2
     assert "kubectl get nodes,pods -A -o json" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("check --config p.yaml", "No such option '--config'. Name the configuration without an"),
+        ("whatif web --cpu 2", "Write --set cpu=2."),
+        ("bundle out.tgz", "(out.tgz). The file to write is -o FILE."),
+        ("record --seconds=5", "How long is --for, such as --for 30s."),
+        ("queue web-0", "explained by kubestow explain POD"),
+        ("explain -l app=web", "Pods are not chosen by labels"),
+        ("run profile.yaml", 'got ["profile.yaml"]; the configuration is named by --config'),
+        ("queue --nonsense", "No such option '--nonsense'."),
+    ],
+)
+def test_habits_of_other_programs_are_corrected(shell: Shell, line: str, hint: str) -> None:
+    ended = shell(*line.split())
+    assert ended.code == 2
+    assert hint in ended.err
+
+
+@pytest.mark.parametrize(("name", "option"), MEANT)
+def test_a_corrected_option_does_not_exist(name: str, option: str) -> None:
+    with click.Context(program) as context:
+        command = program.get_command(context, name)
+    assert command is not None
+    assert option not in {each for parameter in command.params for each in parameter.opts}
