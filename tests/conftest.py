@@ -29,7 +29,7 @@ pytest_plugins = ["tests.envtest.fixtures"]
 settings.register_profile(
     "ci",
     # Of the random mutants that such tests kill, most die within ten examples.
-    max_examples=60,
+    max_examples=30,
     derandomize=True,
     deadline=None,
     # Generation is timed by the wall clock; a loaded machine would fail it at random.

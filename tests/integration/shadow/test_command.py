@@ -27,6 +27,9 @@ SMALLEST_PIPE = 4096
 """Bytes that a pipe holds, at least."""
 
 
+pytestmark = pytest.mark.slow
+
+
 @dataclass
 class Command:
     """Runs `kubestow shadow` on a cluster."""

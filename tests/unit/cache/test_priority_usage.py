@@ -71,7 +71,7 @@ _changes = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(_changes, st.sampled_from([-5, 0, 8, 1000]), st.sampled_from([None, {"a"}, set[str]()]))
 def test_bands_equal_a_recount(
     changes: list[tuple[int, int, int, int, str]], priority: int, schedulers: set[str] | None
@@ -153,7 +153,7 @@ def recount(pods: list[Pod]) -> Resources:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=30))
 def test_an_overlay_sums_what_is_on_it(changes: list[tuple[int, bool]]) -> None:
     cache = Cache()

@@ -39,7 +39,7 @@ QUERIES = (
     (PodTerm(None, A), PodTerm(ONE, NO_TIER)),
 )
 QUICK = settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],

@@ -28,7 +28,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(_steps)
 def test_after_any_sequence_of_writes_it_equals_a_dense_block(
     steps: list[tuple[str, str, int, int]],

@@ -149,7 +149,7 @@ TOKENS = (
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=25))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_tokens_compile_or_are_refused(tokens: list[str]) -> None:
     _run("".join(tokens))
 

@@ -246,6 +246,7 @@ def test_a_manifest_of_windows_is_read(shell: Shell, folder: Path) -> None:
         ("node.yaml", ["dump.json", "--nodes-needed", "-"]),
     ],
 )
+@pytest.mark.slow
 def test_a_dash_is_standard_input(folder: Path, given: str, arguments: list[str]) -> None:
     command = [sys.executable, "-m", "scheduler", "simulate", *arguments]
     with (folder / given).open("rb") as file:

@@ -97,6 +97,7 @@ assert kubernetes_asyncio.config.load_kube_config
     read(account, after=after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before",
     [
@@ -109,6 +110,7 @@ def test_otherwise_the_whole_package_is_used(account: Path, before: str) -> None
     assert "kubernetes_asyncio.client.models" in read(account, before)["modules"]
 
 
+@pytest.mark.slow
 def test_a_stand_in_cannot_be_used() -> None:
     program = """
 import sys

@@ -92,6 +92,7 @@ def test_an_interrupted_call_has_its_traceback(waiting: ForkedCommands) -> None:
     assert process.returncode == 1
 
 
+@pytest.mark.slow
 def test_what_a_script_runs_in_the_background_hears_an_interrupt() -> None:
     """A shell without job control starts it with SIGINT ignored, which its processes inherit."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

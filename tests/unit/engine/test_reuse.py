@@ -445,8 +445,8 @@ MACHINES = (InTree, Neighbours, Difficult, Failing, WithScalar, NoReusableFilter
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_reuse_never_changes_a_decision(machine: type[ReuseMachine]) -> None:
-    # A quarter of the profile's examples: a step costs ten decisions.
-    examples = settings().max_examples // 4
+    # A third of the examples of the profile: a step costs ten decisions.
+    examples = settings().max_examples // 3
     run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=25)
     )
@@ -457,7 +457,7 @@ def test_reuse_changes_no_decision_when_label_columns_get_other_ids(
     monkeypatch: pytest.MonkeyPatch, machine: type[ReuseMachine]
 ) -> None:
     monkeypatch.setattr(label_columns, "MAX_LABEL_COLUMNS", 0)
-    examples = settings().max_examples // 8
+    examples = settings().max_examples // 6
     run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=25)
     )

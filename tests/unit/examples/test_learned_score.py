@@ -106,6 +106,7 @@ def test_a_model_is_trained_again_to_the_same_bytes(training: ModuleType, tmp_pa
     assert np.isfinite(predicted).all()
 
 
+@pytest.mark.slow
 def test_the_model_knows_placements_that_it_was_not_trained_on(training: ModuleType) -> None:
     pairs = [each for seed in range(10_000, 10_004) for each in training.samples(seed)]
     predicted = Model(EXAMPLE / "room.onnx").predict(np.concatenate([each for each, _ in pairs]))

@@ -106,5 +106,5 @@ class GroupsMachine(RuleBasedStateMachine):
             assert group.ready == (key.name in self.minimum and pending >= need)
 
 
-GroupsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+GroupsMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestGroups: Any = GroupsMachine.TestCase

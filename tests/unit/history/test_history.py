@@ -124,7 +124,7 @@ class Ring(RuleBasedStateMachine):
 
 
 TestRing: Any = Ring.TestCase
-TestRing.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestRing.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
 def test_the_oldest_pod_goes_first_and_a_new_decision_keeps_a_pod() -> None:

@@ -69,7 +69,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(nodes=st.integers(2, 90), steps=STEPS)
 def test_the_best_nodes_are_those_of_a_fresh_examination(
     nodes: int, steps: list[tuple[str, str, int]]
@@ -112,7 +112,7 @@ def test_the_best_nodes_are_those_of_a_fresh_examination(
             assert sum(score.weighted for score in each.scores) == each.total
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     totals=st.lists(st.integers(-1, 9), min_size=1, max_size=40),
     changes=st.lists(st.tuples(st.integers(0, 39), st.integers(0, 9)), max_size=60),
@@ -135,7 +135,7 @@ def test_leaders_are_the_best_rows_after_any_changes(
                 assert len(set(best)) == len(best)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     totals=st.lists(st.integers(-1, 4), min_size=1, max_size=40),
     count=st.integers(1, 8),

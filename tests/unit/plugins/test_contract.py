@@ -69,7 +69,7 @@ VARIANTS: list[tuple[type[Any], Any]] = [
     ),
 ]
 QUICK = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     # Shrinking takes minutes, and a violation names plugin, node and results anyway.

@@ -21,7 +21,7 @@ from tests.unit.plugins.clusters import Cluster
 from tests.unit.plugins.random_neighbours import LABELS_OF_SPACES, Maker, seeds
 
 QUICK = settings(
-    max_examples=120,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],
@@ -46,7 +46,7 @@ def many_terms(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@settings(QUICK, max_examples=80)
+@settings(QUICK, max_examples=40)
 @given(seed=seeds, args=arguments)
 def test_contract(seed: int, args: InterPodAffinityArgs) -> None:
     maker = Maker(seed)

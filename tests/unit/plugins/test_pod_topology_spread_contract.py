@@ -24,7 +24,7 @@ from tests.unit.plugins.clusters import Cluster
 from tests.unit.plugins.random_neighbours import ZONE, Maker, seeds
 
 QUICK = settings(
-    max_examples=120,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],
@@ -42,7 +42,7 @@ ARGUMENTS = (
 arguments = st.sampled_from(ARGUMENTS)
 
 
-@settings(QUICK, max_examples=80)
+@settings(QUICK, max_examples=40)
 @given(seed=seeds, args=arguments)
 def test_contract(seed: int, args: PodTopologySpreadArgs) -> None:
     maker = Maker(seed)

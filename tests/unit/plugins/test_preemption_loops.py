@@ -81,6 +81,7 @@ def reasons(world: offline.World) -> list[str]:
     return [each.note for each in kept if each.reason == "PreemptionLoop"]
 
 
+@pytest.mark.slow
 def test_two_days_of_the_loop_cost_a_few_evictions_an_hour_at_most(world: offline.World) -> None:
     evictions = put_back(world)
     world.add_pods(offline.pod("urgent", cpu=4, priority=100))

@@ -418,4 +418,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=120, stateful_step_count=40)
+TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40)

@@ -443,4 +443,4 @@ class NominationMachine(RuleBasedStateMachine):
 
 
 TestNominationMachine = NominationMachine.TestCase
-TestNominationMachine.settings = settings(max_examples=120, stateful_step_count=40)
+TestNominationMachine.settings = settings(max_examples=60, stateful_step_count=40)

@@ -79,7 +79,7 @@ def asking(draw: st.DrawFn) -> Pod:
     return api_pod(spec, metadata={"labels": app})
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.data())
 def test_it_agrees_with_the_plugins(data: st.DataObject) -> None:
     made = [

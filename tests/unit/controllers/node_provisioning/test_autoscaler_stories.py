@@ -249,7 +249,7 @@ ATTEMPTS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(ATTEMPTS, st.booleans())
 def test_cluster_autoscaler_tries_group_after_group(attempts: list[Attempt], comes: bool) -> None:
     story, time = Story(), 0.0
@@ -269,7 +269,7 @@ def test_cluster_autoscaler_tries_group_after_group(attempts: list[Attempt], com
         assert [status for _, status in written] == ["False"], "not noticed in time"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(ATTEMPTS, st.booleans(), st.booleans())
 def test_karpenter_makes_claim_after_claim(
     attempts: list[Attempt], comes: bool, readable: bool

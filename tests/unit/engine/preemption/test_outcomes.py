@@ -160,7 +160,7 @@ def summary_of(finding: PreemptionFinding) -> Any:
 def test_cached_and_fresh_searches_have_equal_results() -> None:
     successes = 0
 
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=40, deadline=None, derandomize=True)
     @given(st.integers(0, 2**32))
     def check(seed: int) -> None:
         nonlocal successes

@@ -119,7 +119,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_taken_is_what_the_claims_hold(changes: list[tuple[str, str, set[str]]]) -> None:
     devices = AllocatedDevices(Features())
     stored: dict[str, ResourceClaim] = {}

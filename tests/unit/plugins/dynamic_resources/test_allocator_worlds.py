@@ -266,7 +266,7 @@ def _request(number: int, alternatives: Alternatives) -> dict[str, Any]:
 
 
 @given(claims, worlds, st.integers(0, 5), constraints)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_finds_what_brute_force_finds(
     wanted: list[list[Alternatives]], devices: list[GPU], units: int, rules: Constraints
 ) -> None:
@@ -274,7 +274,7 @@ def test_finds_what_brute_force_finds(
 
 
 @given(claims, worlds, st.integers(0, 5), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_finds_what_brute_force_finds_if_a_request_is_for_all_devices(
     wanted: list[list[Alternatives]], devices: list[GPU], units: int, data: st.DataObject
 ) -> None:

@@ -122,7 +122,7 @@ STEPS = ("create", "reserve", "write", "respond", "unreserve", "deallocate", "de
 
 
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(NAMES)), max_size=60))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_devices_are_taken_as_long_as_a_claim_has_them(steps: list[tuple[str, str]]) -> None:
     world = Interleaving()
     world.world.api.show()

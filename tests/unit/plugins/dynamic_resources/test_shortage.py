@@ -128,7 +128,7 @@ requests = st.builds(
     st.lists(st.sampled_from(["a", "a", "b", "b", "b+", ""]), max_size=4),
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_bound_changes_no_outcome(
     wishes: list[list[dict[str, Any]]], models: list[str], constrained: bool
 ) -> None:

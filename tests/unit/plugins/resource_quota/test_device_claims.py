@@ -124,7 +124,7 @@ STEPS: st.SearchStrategy[tuple[str, int, list[str]]] = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=25))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_sums_do_not_depend_on_the_order(steps: list[tuple[str, int, list[str]]]) -> None:
     """Claims are made, deleted and replaced, and classes get names, others, and none."""
     counted = Counted()

@@ -103,7 +103,7 @@ class Story:
         self.fixture.deliver_change(known, new)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 7)), min_size=3, max_size=12),
     st.integers(2, 12),

@@ -59,7 +59,7 @@ def perform(bench: Bench, what: str, value: Any) -> None:
     actions[what](value)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(steps=steps)
 def test_hints_queue_a_pod_exactly_if_more_constraints_would_be_soft(
     steps: list[tuple[str, Any]],
