@@ -220,15 +220,21 @@ def _show_figures(runs: Sequence[SimulatedRun], console: Console) -> None:
 
 
 def show_figures(by_name: Mapping[str, Mapping[str, Sequence[float]]], console: Console) -> None:
-    """Print a row for each figure, a column for each configuration, of the values of its runs."""
+    """Print a row for each figure, a column for each configuration, of the values of its runs.
+
+    Figures that are equal for several configurations follow in a line.
+    """
     from scheduler.offline.figures import in_order, spread
 
     columns: dict[str, Any] = {"FIGURE": FOLDED}
     columns |= {one_line(name).upper(): NUMBER for name in by_name}
     figures = in_order({figure for of in by_name.values() for figure in of})
     rows = [(each, *(spread(of.get(each, ())) for of in by_name.values())) for each in figures]
-    if rows:
+    equal = [each for each in rows if len(by_name) > 1 and len(set(each[1:])) == 1]
+    if rows := [each for each in rows if each not in equal]:
         put(console, listing(columns, rows))
+    if equal:
+        say(console, f"equal: {', '.join(f'{name} {value}' for name, value, *_ in equal)}")
 
 
 def show_assertions(checks: Iterable[Check], console: Console, *, named: bool) -> None:

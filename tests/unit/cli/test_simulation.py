@@ -153,6 +153,14 @@ def test_the_table_has_figures_first_and_moved_pods_last_and_not_all_of_them(she
     assert lines[-1] == "pack: 41 pods placed, 0 evicted, 0 waiting"
 
 
+def test_figures_that_are_equal_follow_in_a_line(shell: Shell) -> None:
+    write(Path("one.json"), offline.node("n", cpu=8), offline.pod("p", cpu=1))
+    lines = shell("simulate", "one.json", "--compare", "pack.yaml").out.splitlines()
+    assert not [line for line in lines if line.startswith("FIGURE")]
+    (line,) = [line for line in lines if line.startswith("equal: ")]
+    assert line.startswith("equal: placed 1, waiting 0, evicted 0, ")
+
+
 def test_assertions_decide_the_exit_code(shell: Shell) -> None:
     good = "waiting == 0 and 2 * placed >= nodes"
     assert shell("simulate", "waiting.json", "--assert", good).code == 0
