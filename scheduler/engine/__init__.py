@@ -5,8 +5,6 @@ from scheduler.engine.diagnosis import FitError
 from scheduler.engine.engine import Engine
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.failure import Failure
-from scheduler.engine.group_cycle import GroupCycle
-from scheduler.engine.group_result import GroupResult
 from scheduler.engine.preemption.evaluator import Evaluator
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import ScheduleResult, SchedulingAlgorithm
@@ -20,8 +18,6 @@ __all__ = [
     "Failure",
     "FitError",
     "Framework",
-    "GroupCycle",
-    "GroupResult",
     "ScheduleResult",
     "SchedulingAlgorithm",
     "WaitingPod",

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from scheduler.engine import Attempt, Failure, GroupResult
+from scheduler.engine import Attempt, Failure
+from scheduler.groups.cycles.result import GroupResult
 
 
 class Outcome(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, frozen=True):

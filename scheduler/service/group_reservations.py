@@ -1,7 +1,7 @@
 """GroupReservations: reserves nodes for starved groups, for one group of a profile at a time.
 
 If the attempts at a group have failed for long enough, and no other group of its priority waits
-longer, its members are nominated to the nodes of a plan (`engine.group_reservation`). The filters
+longer, its members are nominated to the nodes of a plan (`groups.cycles.reservation`). The filters
 then reserve this room against pods of the same or a lower priority. The plan is renewed after
 changes of nodes. It ends when the group is placed, cannot fit even on emptied nodes, or has had its
 maximum time; the profile then pauses for the same time.
@@ -29,10 +29,10 @@ from scheduler.api.meta import parse_time
 from scheduler.api.pod import Pod
 from scheduler.engine import Engine
 from scheduler.engine.failure import REASON_UNSCHEDULABLE
-from scheduler.engine.group_reservation import plan_reservation
 from scheduler.framework import CLEAR_NOMINATION, Clock, NominatingInfo, QueuedPodInfo
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.grouping import GroupingPlugin, GroupReservation, GroupToSchedule
+from scheduler.groups.cycles.reservation import plan_reservation
 from scheduler.queue import SchedulingQueue
 
 PLAN_SECONDS: Final = 30.0

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from scheduler.api.pod import Pod
-from scheduler.engine import Attempt, Engine, GroupCycle, GroupResult
+from scheduler.engine import Attempt, Engine
 from scheduler.engine.failure import (
     Failure,
     of_group,
@@ -24,6 +24,8 @@ from scheduler.engine.failure import (
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
+from scheduler.groups.cycles.cycle import GroupCycle
+from scheduler.groups.cycles.result import GroupResult
 from scheduler.history import DecisionRecorder
 from scheduler.queue import QueueState, SchedulingQueue, identity
 from scheduler.service.binding_cycle import BindingCycle

@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from scheduler.client.deltas import Delta
-from scheduler.engine import Attempt, Failure, GroupResult
+from scheduler.engine import Attempt, Failure
 from scheduler.framework import QueuedPodInfo
 from scheduler.framework.grouping import GroupToSchedule
+from scheduler.groups.cycles.result import GroupResult
 
 RELIST: Final = "relist"
 LEADER: Final = "leader"

@@ -14,9 +14,10 @@ from typing import Any, Final
 import structlog
 
 from scheduler.api.pod import Pod
-from scheduler.engine import Attempt, Engine, GroupResult
+from scheduler.engine import Attempt, Engine
 from scheduler.framework import Clock, Events, QueuedPodInfo, TimedWork
 from scheduler.framework.grouping import GroupToSchedule
+from scheduler.groups.cycles.result import GroupResult
 from scheduler.history import DecisionRecorder
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle

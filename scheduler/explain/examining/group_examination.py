@@ -18,7 +18,6 @@ from scheduler.cache import NodeTable
 from scheduler.engine.domains import Domains, possible, rows_of
 from scheduler.engine.engine import Engine
 from scheduler.engine.errors import AttemptError
-from scheduler.engine.group_run import Run, runs_of
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.explain.examining.examination import new_state
 from scheduler.explain.examining.node_report import MAX_RESOURCES
@@ -33,6 +32,7 @@ from scheduler.framework import (
     Rows,
 )
 from scheduler.framework.grouping import GroupTopology
+from scheduler.groups.cycles.run import Run, runs_of
 
 MAX_TEMPLATES: Final = 8
 """Maximum number of templates to examine; each costs a run of all filters."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine import GroupCycle
+from scheduler.groups.cycles.cycle import GroupCycle
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 
 

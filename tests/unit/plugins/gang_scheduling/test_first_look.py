@@ -96,7 +96,7 @@ def outcome(seed: int) -> bool:
 
 @pytest.mark.slow
 def test_the_look_changes_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    least = "scheduler.engine.group_run.MIN_NEED_TO_LOOK"
+    least = "scheduler.groups.cycles.run.MIN_NEED_TO_LOOK"
     monkeypatch.setattr(least, 2)
     outcomes = [outcome(seed) for seed in range(30)]
     assert len(set(outcomes)) == 2

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from scheduler.engine.engine import Engine
-from scheduler.engine.group_run import Run
+from scheduler.groups.cycles.run import Run
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 

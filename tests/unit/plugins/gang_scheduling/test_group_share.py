@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from plugins.gang_scheduling.arguments import GangSchedulingArgs, argument_problems
-from scheduler.engine import Engine, GroupCycle
+from scheduler.engine import Engine
+from scheduler.groups.cycles.cycle import GroupCycle
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 

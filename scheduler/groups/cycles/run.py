@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 
 from scheduler.engine.attempt import Attempt
-from scheduler.engine.capacity_bound import CapacityBound
 from scheduler.engine.engine import Engine
 from scheduler.engine.repetition import same_template
 from scheduler.engine.template_capacity import Template, TemplateCapacities
 from scheduler.framework import CycleState, Int64Column, QueuedPodInfo, Rows
+from scheduler.groups.cycles.capacity_bound import CapacityBound
 from scheduler.queue import identity
 
 MAX_ROOMS: Final = 64

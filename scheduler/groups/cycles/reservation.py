@@ -22,11 +22,11 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.engine import Engine
-from scheduler.engine.group_run import Run, runs_of
-from scheduler.engine.placements import MAX_DOMAINS, GroupPlacements
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
 from scheduler.framework import BoolColumn, Int64Column, PotentialVictims, QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupToSchedule
+from scheduler.groups.cycles.placements import MAX_DOMAINS, GroupPlacements
+from scheduler.groups.cycles.run import Run, runs_of
 
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _SLOTS: Final = "pods"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.engine.group_preemption import GroupPreemption
 from scheduler.framework.grouping import GroupToSchedule
+from scheduler.groups.cycles.preemption import GroupPreemption
 
 EVEN_EMPTY: Final = "; even an empty cluster takes {most} at most"
 NO_PROOF: Final = (

@@ -23,14 +23,19 @@ import numpy as np
 
 from scheduler.engine import failure
 from scheduler.engine.attempt import Attempt
-from scheduler.engine.capacity_bound import CapacityBound, bound_after
 from scheduler.engine.engine import Engine
 from scheduler.engine.failure import Failure
-from scheduler.engine.group_limits import failed_together, refusal, refused_together
-from scheduler.engine.group_preemption import EvictionPlan, GroupPreemption
-from scheduler.engine.group_prospects import prospects
-from scheduler.engine.group_result import GroupResult
-from scheduler.engine.group_run import (
+from scheduler.engine.repetition import Repetition
+from scheduler.engine.template_capacity import GroupBound
+from scheduler.framework import QueuedPodInfo, Rows
+from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
+from scheduler.groups.cycles.capacity_bound import CapacityBound, bound_after
+from scheduler.groups.cycles.limits import failed_together, refusal, refused_together
+from scheduler.groups.cycles.placements import GroupPlacements, Placement
+from scheduler.groups.cycles.preemption import EvictionPlan, GroupPreemption
+from scheduler.groups.cycles.prospects import prospects
+from scheduler.groups.cycles.result import GroupResult
+from scheduler.groups.cycles.run import (
     MAX_ROOMS,
     Run,
     active_filters,
@@ -39,11 +44,6 @@ from scheduler.engine.group_run import (
     rejectors,
     runs_of,
 )
-from scheduler.engine.placements import GroupPlacements, Placement
-from scheduler.engine.repetition import Repetition
-from scheduler.engine.template_capacity import GroupBound
-from scheduler.framework import QueuedPodInfo, Rows
-from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
 
 MAX_PASSES: Final = 3
 """Maximum number of orders in which the runs of a mixed group are tried."""

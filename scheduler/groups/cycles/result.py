@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from scheduler.engine.attempt import Attempt
 from scheduler.engine.failure import Failure
-from scheduler.engine.group_preemption import EvictionPlan
 from scheduler.engine.template_capacity import GroupBound
 from scheduler.framework import QueuedPodInfo
 from scheduler.framework.grouping import GroupOutcome
+from scheduler.groups.cycles.preemption import EvictionPlan
 
 
 @dataclass(slots=True)

@@ -26,7 +26,6 @@ from scheduler.engine.attempt import Attempt
 from scheduler.engine.cycle_budget import CycleBudgetError
 from scheduler.engine.domains import Domains, possible
 from scheduler.engine.engine import Engine
-from scheduler.engine.placements import MAX_DOMAINS, GroupPlacements
 from scheduler.engine.plugin_slots import FilterSlot
 from scheduler.engine.preemption.candidates import importance
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
@@ -35,6 +34,7 @@ from scheduler.engine.runtime import Framework
 from scheduler.framework import Int64Column, PotentialVictims, QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupPreemptionPlugin, GroupToSchedule
 from scheduler.framework.preemption import Candidate
+from scheduler.groups.cycles.placements import MAX_DOMAINS, GroupPlacements
 
 MAX_BUDGETS: Final = 10
 """Maximum time of the search for all members, as a multiple of the budget of an ordinary cycle."""
