@@ -18,6 +18,7 @@ from scheduler.engine import Attempt, Engine
 from scheduler.framework import Clock, Events, QueuedPodInfo, TimedWork
 from scheduler.framework.grouping import GroupToSchedule
 from scheduler.groups.cycles.result import GroupResult
+from scheduler.groups.running.scheduling import GroupScheduling, is_large
 from scheduler.history import DecisionRecorder
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
@@ -27,7 +28,6 @@ from scheduler.service.failure_handler import (
     EVENT_FAILED_SCHEDULING,
     FailureHandler,
 )
-from scheduler.service.group_scheduling import GroupScheduling, is_large
 from scheduler.service.inbox import Inbox
 from scheduler.service.observer import LEADER, RELIST, Observer
 

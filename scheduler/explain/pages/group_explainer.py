@@ -23,8 +23,8 @@ from scheduler.explain.records import (
 )
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.framework.grouping import GroupDetails, GroupingPlugin, GroupReservation
+from scheduler.groups.running.scheduling import GroupScheduling
 from scheduler.queue import SchedulingQueue
-from scheduler.service.group_scheduling import GroupScheduling
 
 EXAMPLES: Final = 5
 """Maximum number of nodes, and of victims, to name."""

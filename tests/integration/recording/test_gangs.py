@@ -30,11 +30,11 @@ from plugins import GangScheduling
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.cli.bundle import redacted
 from scheduler.framework.grouping import GroupReservation
+from scheduler.groups.running import scheduling as group_scheduling
 from scheduler.groups.terms import TOPOLOGY_REQUIRED
 from scheduler.offline.replay import Replay
 from scheduler.recording.format import ATTEMPT
 from scheduler.recording.reading import open_bundle
-from scheduler.service import group_scheduling
 from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.admission import WriteOptions

@@ -28,7 +28,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return pause
 
     monkeypatch.setattr("scheduler.offline.assembly.suits", lambda _engine: False)
-    monkeypatch.setattr("scheduler.service.group_scheduling.LARGE_GROUP", 3)
+    monkeypatch.setattr("scheduler.groups.running.scheduling.LARGE_GROUP", 3)
     monkeypatch.setattr(SchedulingLoop, "_pauses_of_a_cycle", pause_always)
     return found
 

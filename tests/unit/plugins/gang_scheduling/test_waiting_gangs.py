@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.engine.template_capacity import GroupBound
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
-from scheduler.service.waiting_groups import MAX_CHECK_SECONDS
+from scheduler.groups.running.waiting import MAX_CHECK_SECONDS
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 

@@ -26,13 +26,13 @@ from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
 from scheduler.groups.cycles.cycle import GroupCycle
 from scheduler.groups.cycles.result import GroupResult
+from scheduler.groups.running.evictions import GroupEvictions
+from scheduler.groups.running.reservations import GroupReservations
+from scheduler.groups.running.waiting import WaitingGroups
 from scheduler.history import DecisionRecorder
 from scheduler.queue import QueueState, SchedulingQueue, identity
 from scheduler.service.binding_cycle import BindingCycle
-from scheduler.service.group_evictions import GroupEvictions
-from scheduler.service.group_reservations import GroupReservations
 from scheduler.service.observer import Observer
-from scheduler.service.waiting_groups import WaitingGroups
 
 LARGE_GROUP: Final = 64
 """From this number of members on a cycle is suspended between time slices; fewer fit into one."""
