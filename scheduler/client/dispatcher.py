@@ -370,18 +370,23 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Send status patches until `close` is done."""
-        lane = self._lanes[Lane.STATUS]
         async with asyncio.TaskGroup() as group:
             while not self._stopping:
                 await self._wake.wait()
                 self._wake.clear()
-                while self._pending and lane.in_flight < self._limit(Lane.STATUS):
-                    uid = next(iter(self._pending))
-                    patch = self._pending.pop(uid)
-                    self._in_flight[uid] = patch
-                    lane.in_flight += 1
+                while (patch := self._next_patch()) is not None:
                     name = f"status patch {patch.namespace}/{patch.name}"
                     group.create_task(self._send_status(patch), name=name)
+
+    def _next_patch(self) -> PodStatusPatch | None:
+        """Take the next patch and a slot for it; None if there is none."""
+        lane = self._lanes[Lane.STATUS]
+        if not self._pending or lane.in_flight >= self._limit(Lane.STATUS):
+            return None
+        uid = next(iter(self._pending))
+        patch = self._in_flight[uid] = self._pending.pop(uid)
+        lane.in_flight += 1
+        return patch
 
     async def _send_status(self, patch: PodStatusPatch) -> None:
         lane = self._lanes[Lane.STATUS]
@@ -391,9 +396,9 @@ class Dispatcher:
                 lane.fenced += 1
                 return
             lane.sent += 1
-            body = await send_status_patch(self._client, patch, self._random)
+            version = await self._write_status(patch)
             if patch.nominated_node_name is not None:
-                self._nomination_written(patch.uid, version_of(body))
+                self._nomination_written(patch.uid, version)
         except RequestError as error:
             lane.failed += 1
             # A deleted pod needs no status.
@@ -411,6 +416,11 @@ class Dispatcher:
                 # The failed patch may set fields that the newer one does not.
                 self._pending[patch.uid] = blocked.over(patch) if unwritten else blocked
             self._release(Lane.STATUS)
+
+    async def _write_status(self, patch: PodStatusPatch) -> str:
+        """Send a patch; return the resourceVersion of the pod after one with a nomination."""
+        body = await send_status_patch(self._client, patch, self._random)
+        return "" if patch.nominated_node_name is None else version_of(body)
 
     # ---------------------------------------------------------------------------------------- close
 

@@ -25,7 +25,9 @@ from scheduler.client.custom_resources import is_reference
 from scheduler.client.dispatcher import BindRequest, Dispatcher, DispatcherOptions
 from scheduler.client.errors import RequestError
 from scheduler.client.fence import OpenFence
+from scheduler.client.status_patch import PodStatusPatch
 from scheduler.engine.metrics import NoMetrics
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.explain.what_if.trial import TrialParts
 from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
@@ -34,7 +36,7 @@ from scheduler.offline.editing import refuse_negative_amounts
 from scheduler.offline.event_log import EventLog
 from scheduler.offline.server import OfflineServer
 from scheduler.offline.tables import Handlers, Tables
-from scheduler.offline.virtual_time import VirtualClock, VirtualLoop
+from scheduler.offline.virtual_time import Step, VirtualClock, VirtualLoop
 from scheduler.service.api_writer import ProfileEvents
 from scheduler.service.background import BackgroundTasks
 from scheduler.service.decision_log import DecisionLog
@@ -129,7 +131,41 @@ class Assembly:
 
 
 class OfflineDispatcher(Dispatcher):
-    """Sends a Binding without a slot, since nothing is limited in a world and no Lease is lost."""
+    """Sends a Binding without a slot, since nothing is limited in a world and no Lease is lost.
+
+    A status patch has no task, since nothing suspends it, and takes as many turns of the loop as
+    with one, so that everything happens in the same order.
+    """
+
+    def __init__(self, server: OfflineServer, loop: VirtualLoop, random: random.Random) -> None:
+        options = DispatcherOptions(binds=ENDLESS_BINDS)
+        super().__init__(cast("Any", server), options=options, random=random)
+        self._server, self._loop = server, loop
+        self._wake = self._patching = Wake()
+        self._planned = False
+        self._next = Step(self._send_next)
+
+    async def run(self) -> None:
+        """Send status patches until it is cancelled."""
+        self._patching.on_set = self._plan
+        self._send_next()
+        await asyncio.Event().wait()
+
+    def _plan(self) -> None:
+        if not self._planned:
+            self._planned = True
+            self._loop.add_step(self._next)
+
+    def _send_next(self) -> None:
+        self._planned = False
+        while (patch := self._next_patch()) is not None:
+            self._loop.add_step(Step(partial(self._send, patch)))
+
+    def _send(self, patch: PodStatusPatch) -> None:
+        run_synchronously(self._send_status(patch))
+
+    async def _write_status(self, patch: PodStatusPatch) -> str:
+        return self._server.write_status(patch)
 
     async def _bind_once(self, pod: Pod, node_name: str, send: BindRequest) -> BindResult:
         if self.closed:
@@ -204,8 +240,7 @@ def assemble(
     background = OfflineBackground(loop)
     tables = Tables()
     server = OfflineServer(tables, loop, clock)
-    options = DispatcherOptions(binds=ENDLESS_BINDS)
-    dispatcher = OfflineDispatcher(cast("Any", server), options=options, random=source)
+    dispatcher = OfflineDispatcher(server, loop, source)
     events: Any = EventLog(clock)
     connections = Connections(
         configuration=configuration,

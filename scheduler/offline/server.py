@@ -22,6 +22,7 @@ from scheduler.client.custom_resources import resource_of
 from scheduler.client.errors import ApiError, StatusBody
 from scheduler.client.request_sender import STRATEGIC_MERGE_PATCH
 from scheduler.client.resources import PODS, Resource
+from scheduler.client.status_patch import PodStatusPatch
 from scheduler.offline.device_claims import CLAIMS, ResourceClaimController
 from scheduler.offline.tables import Tables, bound
 from scheduler.offline.virtual_time import VirtualClock, VirtualLoop
@@ -89,6 +90,14 @@ class OfflineServer:
             )
         self._tables.put("pods", changed)
         self.on_bound(changed)
+
+    def write_status(self, patch: PodStatusPatch) -> str:
+        """Patch the status of a pod; return its resourceVersion. Raises ApiError."""
+        change = _StatusChange(patch.conditions)
+        if patch.nominated_node_name is not None:
+            change.nominated_node_name = patch.nominated_node_name
+        pod = self._pod(patch.namespace, patch.name)
+        return self._change_status(pod, change).metadata.resource_version
 
     async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> Any:
         """Patch the status of a pod; the service sends no other request of this form."""
