@@ -336,7 +336,7 @@ class DefaultPreemption:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register for deleted pods, which may be the last victim of a held pod."""
-        event = ClusterEvent(EventResource.POD, ActionType.DELETE)
+        event = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
         return (ClusterEventWithHint(event, self._after_deletion),) if self._asynchronous else ()
 
     def _after_deletion(self, pod: Pod, deleted: Pod, _new: None) -> QueueingHint:

@@ -85,7 +85,7 @@ class NodeDeclaredFeatures:
                 per_signature=True,
             ),
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, ActionType.UPDATE), _after_own_update
+                ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE), _after_own_update
             ),
         )
 

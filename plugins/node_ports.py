@@ -127,7 +127,7 @@ class NodePorts:
         """Register for deleted pods that held a requested port, and for added nodes."""
         return (
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, ActionType.DELETE),
+                ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
                 _after_pod_delete,
                 per_signature=True,
             ),

@@ -81,7 +81,7 @@ class NodeUnschedulable:
                 per_signature=True,
             ),
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION),
+                ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_TOLERATION),
                 _after_toleration_change,
                 per_signature=True,
             ),

@@ -238,12 +238,12 @@ class NodeVolumeLimits:
             # A node has no limits until it has a CSINode.
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, ActionType.DELETE),
+                ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
                 _after_pod_delete,
                 per_signature=True,
             ),
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, ActionType.ADD),
+                ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD),
                 _after_pod_add,
                 per_signature=True,
                 keys=HintKeys(_shareable, lambda _old, new: _shareable(new)),

@@ -66,7 +66,9 @@ class SchedulingGates:
         """Register for the removal of the pod's own gates."""
         return (
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
+                ClusterEvent(
+                    EventResource.TARGET_POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+                ),
                 after_own_update,
             ),
         )

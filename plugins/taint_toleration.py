@@ -135,7 +135,7 @@ class TaintToleration:
                 per_signature=True,
             ),
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION),
+                ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_TOLERATION),
                 after_own_update,
                 per_signature=True,
             ),

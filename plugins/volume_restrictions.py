@@ -192,7 +192,7 @@ class VolumeRestrictions:
         """Register for deleted pods, added and deleted nodes, and added claims of the pod."""
         return (
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, ActionType.DELETE),
+                ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
                 _after_pod_delete,
                 per_signature=True,
                 keys=HintKeys(_required_claims, _provided_claims),

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from plugins.inter_pod_affinity.terms import Terms, compiled_terms
-from plugins.queueing_hints import is_placed, queue_if
+from plugins.queueing_hints import after_own_update, is_placed, queue_if
 from scheduler.api.many_terms import MANY_TERMS
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
@@ -49,10 +49,14 @@ class AffinityHints:
         node_changes = ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_NODE_LABEL
         return (
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, pod_changes),
+                ClusterEvent(EventResource.ASSIGNED_POD, pod_changes),
                 self._after_pod_change,
                 per_signature=True,
                 keys=HintKeys(_required_labels, _provided_labels),
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_LABEL),
+                after_own_update,
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.NODE, node_changes),
@@ -67,9 +71,7 @@ class AffinityHints:
         )
 
     def _after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-        """Queue if a matching pod appeared, an anti-affine one left, or the own labels changed."""
-        if new is not None and new.metadata.uid == pod.metadata.uid:
-            return QueueingHint.QUEUE
+        """Queue if a matching pod appeared, or one left that anti-affinity kept away from."""
         if not all(is_placed(each) for each in (old, new) if each is not None):
             return QueueingHint.SKIP
         terms = compiled_terms(pod)

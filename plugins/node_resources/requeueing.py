@@ -66,14 +66,17 @@ def fit_events(demands: Demands, *, is_extended: bool) -> Sequence[ClusterEventW
     return (
         *((classes,) if is_extended else ()),
         ClusterEventWithHint(
-            ClusterEvent(EventResource.POD, ActionType.DELETE),
+            ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
             _after_pod_delete,
             per_signature=True,
         ),
-        ClusterEventWithHint(
-            ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCALE_DOWN),
-            after_scale_down,
-            per_signature=True,
+        *(
+            ClusterEventWithHint(
+                ClusterEvent(resource, ActionType.UPDATE_POD_SCALE_DOWN),
+                after_scale_down,
+                per_signature=True,
+            )
+            for resource in (EventResource.ASSIGNED_POD, EventResource.TARGET_POD)
         ),
         ClusterEventWithHint(
             ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),

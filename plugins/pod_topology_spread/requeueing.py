@@ -28,15 +28,19 @@ def spread_events(constraints: Constraints) -> Sequence[ClusterEventWithHint]:
     return (
         ClusterEventWithHint(
             ClusterEvent(
-                EventResource.POD,
-                ActionType.ADD
-                | ActionType.DELETE
-                | ActionType.UPDATE_POD_LABEL
-                | ActionType.UPDATE_POD_TOLERATION,
+                EventResource.ASSIGNED_POD,
+                ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL,
             ),
             hints.after_pod_change,
             # Own constraints depend on signature and labels only; defaults also on the controller.
             per_signature=not constraints.any_hard_default,
+        ),
+        ClusterEventWithHint(
+            ClusterEvent(
+                EventResource.TARGET_POD,
+                ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_TOLERATION,
+            ),
+            hints.after_pod_change,
         ),
         ClusterEventWithHint(
             ClusterEvent(
@@ -58,11 +62,11 @@ def fallback_events(fallback: Fallback) -> Sequence[ClusterEventWithHint]:
     hints = _FallbackHints(fallback)
     events = [
         ClusterEventWithHint(
-            ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_STATUS),
+            ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_SCHEDULING_STATUS),
             hints.after_own_change,
         ),
         ClusterEventWithHint(
-            ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_ANNOTATION),
+            ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_ANNOTATION),
             hints.after_annotation_change,
         ),
         ClusterEventWithHint(ATTEMPT_OUTCOME, hints.after_attempt),

@@ -45,6 +45,14 @@ PluginErrorListener = Callable[[str, str, Pod, Exception], None]
 _NO_KINDS: Final = frozenset(("AssignedPod", "UnscheduledPod", "TargetPod", "*", "Time"))
 """Kinds of events of pods, and what is no object."""
 
+_OF_PODS: Final = frozenset(
+    (
+        EventResource.POD,
+        EventResource.ASSIGNED_POD,
+        EventResource.UNSCHEDULED_POD,
+        EventResource.TARGET_POD,
+    )
+)
 DEFAULT_EVENTS: Final = tuple(
     ClusterEventWithHint(ClusterEvent(resource, ActionType.ALL))
     for resource in EventResource
@@ -302,14 +310,14 @@ class HintIndex:
     def registrations(self, profile: str, pod: Pod) -> list[Registration]:
         """Return the registrations of a profile's plugins that may help the pod.
 
-        Those for which the pod has no required keys are omitted, except events of pods, since their
-        hints are always evaluated for the pod itself.
+        Those for which the pod has no required keys are omitted, except events of pods: the pod
+        itself is always evaluated, and a pod that goes may be one that kept it away.
         """
         return [
             each
             for each in self._profiles.get(profile, ())
             if each.keys is None
-            or each.event.resource == EventResource.POD
+            or each.event.resource in _OF_PODS
             or _hint_keys(each.keys, "required_keys", pod) != frozenset()
         ]
 

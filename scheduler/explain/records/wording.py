@@ -70,7 +70,7 @@ def quantity(resource: str, amount: float) -> str:
 
 
 _NOUNS: Final = {
-    "AssignedPod": "a pod that has a node",
+    "AssignedPod": "a placed pod",
     "UnscheduledPod": "a pending pod",
     "TargetPod": "the pod itself",
     "Node": "a node",
@@ -105,7 +105,7 @@ def changes(labels: Iterable[str]) -> list[str]:
     """Write labels of cluster events as clauses, one for each kind of object.
 
     >>> changes(["NodeAdd", "NodeUpdateNodeTaint", "AssignedPodDelete"])
-    ['a node appears or changes its taints', 'a pod that has a node goes']
+    ['a node appears or changes its taints', 'a placed pod goes']
     >>> changes(["storage.k8s.io/CSINodeAdd", "TimeTick", "other"])
     ['a CSINode appears', 'time passes', 'other']
     """

@@ -140,7 +140,7 @@ async def test_a_pod_that_fits_nowhere_is_explained_by_plugin_and_reason(
     assert "; 1 (tainted) has a taint it does not tolerate (" in lines[1]
     assert re.fullmatch(r"It is unschedulable, after 1 attempt, the last \d+s ago.", lines[2])
     assert lines[3] == "Evicting other pods would not help."
-    assert lines[4].startswith("It is tried again when a pod goes, requests less or ")
+    assert lines[4].startswith("It is tried again when a placed pod goes or requests less; ")
     assert re.search(r"; and in (4m\d+s|5m) at the latest \(periodic flush\)\.$", lines[4])
     assert lines[5:7] == ["", "It would be scheduled after one of these changes, least first"]
     assert lines[7].startswith("1. request at most 1 cpu (goes to small")
@@ -176,7 +176,7 @@ async def test_a_gated_pod_shows_its_gate_and_the_scores_of_nodes(scheduling: Op
         "waiting for scheduling gates: [quota]."
     )
     assert lines[2] == "Once let in, it would fit on 2 of 3 nodes now, best on large."
-    assert lines[3] == "The plugin is asked again when a pod loses its scheduling gates."
+    assert lines[3] == "The plugin is asked again when the pod itself loses its scheduling gates."
     assert "It fits on 2 of 3 nodes" in lines
     heading = row(shown, "NODE ")
     assert heading[:2] == ["NODE", "TOTAL"]

@@ -63,7 +63,7 @@ def test_a_pod_that_fits_nowhere() -> None:
         "It is unschedulable, after 3 attempts, the last 1m40s ago.",
         "Evicting pods of lower priority might help on 40 nodes.",
         (
-            "It is tried again when a node appears; when a pod that has a node goes; "
+            "It is tried again when a node appears; when a placed pod goes; "
             "and in 3m5s at the latest (periodic flush)."
         ),
     ]
@@ -81,7 +81,7 @@ def test_a_pod_that_fits_nowhere() -> None:
         ({"place": QueueState.IN_FLIGHT}, "It is being scheduled at this moment."),
         ({"place": QueueState.GATED, "gating_plugin": "Gate"}, "Plugin Gate does not let it"),
         ({"nominated_node": "n5"}, "Pods were evicted to make room on n5."),
-        ({"next_retry": None}, "when a pod that has a node goes."),
+        ({"next_retry": None}, "when a placed pod goes."),
     ],
 )
 def test_places_in_the_queue(changes: dict[str, Any], sentence: str) -> None:

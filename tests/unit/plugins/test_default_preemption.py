@@ -435,7 +435,7 @@ def test_without_the_feature_no_pod_is_held() -> None:
 
 def test_its_own_event_never_wakes() -> None:
     (registered,) = build(PreemptionHandle()).events_to_register()
-    assert registered.event == ClusterEvent(EventResource.POD, ActionType.DELETE)
+    assert registered.event == ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
     assert registered.hint is not None
     assert registered.hint(pod("p"), pod("v"), None) is QueueingHint.SKIP
 

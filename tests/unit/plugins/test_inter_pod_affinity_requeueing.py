@@ -49,7 +49,6 @@ FOUNDS = asking(near=[term()])
         (FOUNDS, other(), None, True),
         (FOUNDS, other(), other("b"), True),
         (WANTS, other(), None, False),
-        (WANTS, asking(), asking(app="b"), True),
     ],
 )
 def test_pods_that_matter_wake(
@@ -62,6 +61,12 @@ def test_pods_that_matter_wake(
     plugin = InterPodAffinity(None, cluster().handle())
     event = ClusterEvent(EventResource.ASSIGNED_POD, action)
     assert hint(plugin, event, waiting, old, new) == expected
+
+
+def test_own_labels_wake() -> None:
+    plugin = InterPodAffinity(None, cluster().handle())
+    event = ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_LABEL)
+    assert hint(plugin, event, WANTS, asking(), asking(app="b"))
 
 
 IN_NAMESPACES: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"team": "t"}}}

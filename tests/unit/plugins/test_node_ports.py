@@ -8,7 +8,7 @@ import pytest
 
 from plugins import NodePorts
 from scheduler.api import Pod
-from scheduler.framework import SKIP, ActionType, ClusterEvent, Code, CycleState, EventResource
+from scheduler.framework import SKIP, Code, CycleState
 from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_ADD
 from tests.unit.api.objects import container
 from tests.unit.plugins.clusters import Cluster, hint, node, pod, statuses
@@ -132,10 +132,10 @@ def test_pre_filter(subject: Pod, skips: bool) -> None:
 )
 def test_pod_delete_hints(deleted: Pod, wakes: bool) -> None:
     plugin = NodePorts(None, Cluster().handle())
-    unscheduled = ClusterEvent(EventResource.TARGET_POD, ActionType.DELETE)
-    event = ASSIGNED_POD_DELETE if deleted.spec.node_name else unscheduled
+    waiting = wanting("TCP/127.0.0.1/80")
 
-    assert hint(plugin, event, wanting("TCP/127.0.0.1/80"), deleted, None) is wakes
+    # Of a nominated pod as well (`EventHandlers._nomination_left`).
+    assert hint(plugin, ASSIGNED_POD_DELETE, waiting, deleted, None) is wakes
 
 
 def test_any_new_node_wakes() -> None:

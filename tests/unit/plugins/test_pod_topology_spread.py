@@ -375,7 +375,7 @@ def test_a_taint_that_changes_on_a_node_with_all_keys_wakes() -> None:
 
 def test_node_hints_are_the_signature_s_own_unless_defaults_are_hard() -> None:
     for args, expected in ((None, True), (HARD_LIST, False)):
-        _, for_nodes = PodTopologySpread(args, cluster().handle()).events_to_register()
+        *_, for_nodes = PodTopologySpread(args, cluster().handle()).events_to_register()
         assert for_nodes.per_signature == expected
 
 

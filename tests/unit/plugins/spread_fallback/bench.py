@@ -44,8 +44,8 @@ PF = "PreemptionFailed"
 PROVISIONING = "NodeProvisioningInProgress"
 START = 1_000_000.0
 
-OWN_STATUS = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_STATUS)
-OWN_ANNOTATION = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_ANNOTATION)
+OWN_STATUS = ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_SCHEDULING_STATUS)
+OWN_ANNOTATION = ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_ANNOTATION)
 
 
 @dataclass
