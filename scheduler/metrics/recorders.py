@@ -101,8 +101,9 @@ class QueueRecorder(QueueMetrics):
         self._hint_errors = families.counter("kubestow_queueing_hint_errors_total")
         self._points = families.histogram("scheduler_framework_extension_point_duration_seconds")
         self._plugins = families.histogram("scheduler_plugin_execution_duration_seconds")
-        # An empty queue is a 0 on a dashboard, not a gap.
-        for queue in ("active", "backoff", "unschedulable", "gated"):
+        # An empty queue is a 0 on a dashboard, not a gap. The last two have upstream's members of
+        # groups that are not complete or are being tried; here these are gated.
+        for queue in ("active", "backoff", "unschedulable", "gated", "incomplete", "pending"):
             self._pending[queue,].set(0.0)
 
     def incoming_pods(self, queue: str, event: str) -> None:
