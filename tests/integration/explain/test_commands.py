@@ -147,7 +147,7 @@ async def test_a_pod_that_fits_nowhere_is_explained_by_plugin_and_reason(
     assert re.match(r"2\. 1 more cpu on node small\d \(goes to small\d\)$", lines[8])
     lines = shown.splitlines()
     assert lines[0].startswith("default/web  queued, profile kubestow, priority 0, uid ")
-    assert row(shown, "NodeResourcesFit awaits")[1].startswith("PodDelete, ")
+    assert row(shown, "NodeResourcesFit awaits")[1].startswith("AssignedPodDelete, ")
     assert row(shown, "Queue")[1].startswith("unschedulable; 1 attempt, there for ")
     assert row(shown, "Held by")[1] == "NodeResourcesFit, TaintToleration"
     assert "6 of 6 nodes reject the pod" in lines
