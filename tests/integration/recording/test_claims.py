@@ -69,7 +69,7 @@ async def test_a_bundle_has_the_devices_and_the_pod_is_explained_offline(
     assert {"DeviceClass", "ResourceClaim", "ResourceSlice"} <= objects(path).keys()
     with World.load(path) as world:
         answer = world.explain("default/large")
-        assert "cannot allocate all claims" in str(answer)
+        assert "2 lack devices that it claims (claim large, " in str(answer)
         placed = world.placements()["default/small"]
         (waiting,) = world.waiting()
         # The device of the small pod is taken in the world, too.
