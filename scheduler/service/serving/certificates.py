@@ -294,24 +294,27 @@ def _source(options: ServingOptions, clock: Clock) -> CertificateSource:
 
 
 def _new_pair(clock: Clock) -> tuple[bytes, bytes]:
-    """Return certificate and key. Raises OSError."""
+    """Return certificate and key."""
     now = datetime.fromtimestamp(clock.now(), UTC)
-    if "cryptography" in sys.modules:
-        from scheduler.service.serving.self_signed import make_pair  # noqa: PLC0415
+    if "cryptography" not in sys.modules:
+        # It would keep 10 MiB of this process for two calls a year.
+        try:
+            return _pair_of_a_child(now)
+        except (OSError, subprocess.SubprocessError) as error:
+            # An environment may forbid to start programs, and need not have this memory.
+            _log.info("the key pair is made by this process, not by a child", error=str(error))
+    from scheduler.service.serving.self_signed import make_pair  # noqa: PLC0415
 
-        return make_pair(now, VALID_FOR)
-    # `cryptography` would keep 10 MiB of this process for two calls a year.
-    arguments = [now.isoformat(), str(VALID_FOR.total_seconds())]
-    # -P: the folder of the program and the present one may hold a module of any name.
-    command = [sys.executable, "-P", str(Path(__file__).with_name("self_signed.py")), *arguments]
-    try:
-        ended = subprocess.run(command, capture_output=True, check=True, timeout=_MAKING_SECONDS)  # noqa: S603 - ours
-    except subprocess.CalledProcessError as error:
-        lines = error.stderr.decode(errors="replace").splitlines() or [f"exit {error.returncode}"]
-        raise OSError(f"the program that makes a key pair failed: {lines[-1]}") from error
-    except subprocess.TimeoutExpired as error:
-        message = f"the program that makes a key pair needed more than {_MAKING_SECONDS} s"
-        raise OSError(message) from error
+    return make_pair(now, VALID_FOR)
+
+
+def _pair_of_a_child(now: datetime) -> tuple[bytes, bytes]:
+    """Let a program make the pair. Raises OSError and subprocess.SubprocessError."""
+    # -B: a run writes no file. -P: the folder of the program, and the present one, may hold a
+    # module of any name.
+    program = [sys.executable, "-BP", str(Path(__file__).with_name("self_signed.py"))]
+    command = [*program, now.isoformat(), str(VALID_FOR.total_seconds())]
+    ended = subprocess.run(command, capture_output=True, check=True, timeout=_MAKING_SECONDS)  # noqa: S603 - ours
     certificate, begin, key = ended.stdout.partition(b"-----BEGIN PRIVATE KEY")
     return certificate, begin + key
 

@@ -16,7 +16,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from scheduler.service.options import ServingOptions
-from scheduler.service.serving import certificates
 from scheduler.service.serving.certificates import (
     RENEW_AFTER_SECONDS,
     VALID_FOR,
@@ -183,21 +182,17 @@ def test_a_pair_is_made_without_loading_cryptography() -> None:
 
 
 @pytest.mark.usefixtures("cryptography_absent")
-@pytest.mark.parametrize(
-    ("program", "message"),
-    [
-        ("import sys; sys.exit('no module named cryptography')", "failed: no module named crypt"),
-        ("import sys; sys.exit(3)", "failed: exit 3"),
-        ("print('not a certificate')", "serving certificate: "),
-    ],
-)
-def test_a_program_that_makes_no_pair_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, message: str
+@pytest.mark.parametrize("executable", ["/nowhere/python", "false"])
+def test_a_pair_is_made_where_no_child_can_make_it(
+    monkeypatch: pytest.MonkeyPatch, executable: str
 ) -> None:
-    (tmp_path / "self_signed.py").write_text(program)
-    monkeypatch.setattr(certificates, "__file__", str(tmp_path / "certificates.py"))
-    with pytest.raises(ServingError, match=message):
-        ServingTls(ServingOptions())
+    monkeypatch.setattr(sys, "executable", executable)
+    with structlog.testing.capture_logs() as logs:
+        tls = ServingTls(ServingOptions())
+    assert served(tls).issuer
+    assert [each["event"] for each in logs] == [
+        "the key pair is made by this process, not by a child"
+    ]
 
 
 @pytest.mark.parametrize(
