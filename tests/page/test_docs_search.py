@@ -61,6 +61,8 @@ QUESTIONS: Final = {
     "build docker image": ("tutorials/operate", "operations"),
     "high availability": ("operations",),
     "rbac forbidden": ("troubleshooting", "operations"),
+    "pvc": ("explain",),
+    "node affinity": ("explain",),
 }
 """The pages that answer a question, any of which is right."""
 
