@@ -2,7 +2,8 @@
 
     from kubestow import offline
 
-    world = offline.World(nodes=[offline.node("n1")])
+    world = offline.World()
+    world.add_nodes(offline.node("n1"))
 
 docs/simulate.md has a first example.
 """

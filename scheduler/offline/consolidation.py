@@ -15,6 +15,8 @@ from typing import Final
 
 from scheduler.api.pod import Pod
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
+from scheduler.explain.records.shown import Shown
+from scheduler.explain.records.wording import counted
 from scheduler.offline.checkpoint import Checkpoint
 from scheduler.offline.editing import WorldError, is_daemon
 from scheduler.offline.records import Result
@@ -27,8 +29,8 @@ _EXAMPLES: Final = 3
 """Pods that a reason names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Emptied:
+@dataclass(frozen=True, slots=True, repr=False)
+class Emptied(Shown):
     """A node that could be emptied."""
 
     node: str
@@ -37,9 +39,15 @@ class Emptied:
     moves: dict[str, str]
     """The pods that move, `namespace/name`, each with the node where it is then."""
 
+    def _lines(self) -> Sequence[str]:
+        moves = [f"{pod} goes to {node}" for pod, node in self.moves.items()]
+        share = f"{100 * self.used:.0f} % of it is requested"
+        count = counted(len(moves), "move")
+        return [f"{self.node} could be emptied by {count}: {share}", *moves]
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Kept(Shown):
     """A node that cannot be emptied."""
 
     node: str
@@ -47,9 +55,12 @@ class Kept:
     """See `Emptied.used`."""
     reason: str
 
+    def _lines(self) -> Sequence[str]:
+        return [f"{self.node} is kept, {100 * self.used:.0f} % of it is requested: {self.reason}"]
 
-@dataclass(frozen=True, slots=True)
-class Consolidation:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Consolidation(Shown):
     """The nodes that could be emptied, in the order in which to do it, and all others."""
 
     emptied: tuple[Emptied, ...]
@@ -62,6 +73,16 @@ class Consolidation:
     def moves(self) -> int:
         """The number of moves; a pod that moves twice counts twice."""
         return sum(len(each.moves) for each in self.emptied)
+
+    def _lines(self) -> Sequence[str]:
+        nodes = counted(len(self.emptied) + len(self.kept), "node")
+        moves = counted(self.moves, "move")
+        return [f"{len(self.emptied)} of {nodes} could be emptied, by {moves}"]
+
+    def _cells(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        rows = [(each.node, f"{100 * each.used:.0f} %", "emptied") for each in self.emptied]
+        rows += [(each.node, f"{100 * each.used:.0f} %", each.reason) for each in self.kept]
+        return ("node", "used", "result"), rows
 
 
 def consolidate(

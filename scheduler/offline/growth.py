@@ -16,6 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.api.pod import Pod
+from scheduler.explain.records.shown import Shown
+from scheduler.explain.records.wording import counted
 from scheduler.explain.what_if.added_nodes import kept_taints
 from scheduler.offline.builders import JsonObject, renamed
 from scheduler.offline.editing import Editing, WorldError, is_daemon
@@ -26,8 +28,8 @@ MAX_NODES: Final = 5_000
 """Nodes that are added at most unless told otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeKind:
+@dataclass(frozen=True, slots=True, repr=False)
+class NodeKind(Shown):
     """A node to add, and the pods that run on each such node from the start."""
 
     node: Mapping[str, Any]
@@ -35,9 +37,13 @@ class NodeKind:
     pods: tuple[Mapping[str, Any], ...] = ()
     """Of DaemonSets, for instance."""
 
+    def _lines(self) -> Sequence[str]:
+        name = (self.node.get("metadata") or {}).get("name", "")
+        return [f"{name}, with {counted(len(self.pods), 'pod')} of its own"]
 
-@dataclass(frozen=True, slots=True)
-class NodesNeeded:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NodesNeeded(Shown):
     """The number of nodes after which everything fits, as far as nodes of this kind help."""
 
     nodes: int
@@ -58,6 +64,19 @@ class NodesNeeded:
     """The limit was reached, so that more nodes might still help those in `hopeless`."""
     nodes_by_pods: dict[str, int] = field(default_factory=dict)
     """Pods in `placed` on each added node, by its name."""
+
+    def _lines(self) -> Sequence[str]:
+        nodes, placed = counted(self.nodes, "more node"), counted(len(self.placed), "pod")
+        lines = [f"{nodes} would place {placed}" if self.nodes else "more such nodes place no pod"]
+        if self.hopeless:
+            lines.append(f"{counted(len(self.hopeless), 'pod')} would still fit on no node")
+        if self.gated:
+            lines.append(f"{counted(len(self.gated), 'pod')} wait at a gate, and are left out")
+        return ["; ".join(lines)]
+
+    def _cells(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        rows = [(each.pod, each.reason.split(". ")[0]) for each in self.hopeless]
+        return ("fits on no node", "reason"), rows
 
 
 def node_like(world: World, name: str) -> NodeKind:

@@ -57,11 +57,15 @@ class Filled(Protocol):
         """Add or replace a typed object. Raises QuantityError."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Objects:
     """Objects that were read."""
 
     _found: Found = field(default_factory=Found)
+
+    def __repr__(self) -> str:
+        counts = Counter(each.resource.plural for each in self._found.sources)
+        return f"<Objects {', '.join(f'{count} {plural}' for plural, count in counts.items())}>"
 
     def __len__(self) -> int:
         return len(self._found.sources) + len(self._found.others)

@@ -6,13 +6,15 @@ version. Times are virtual seconds since the start of the world.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final
 
 import msgspec
 
 from scheduler.explain.records import Decision
+from scheduler.explain.records.shown import Shown, ShownTuple
 from scheduler.explain.records.story import compared
 from scheduler.explain.records.wording import counted
 from scheduler.history.remembered import Remembered
@@ -21,8 +23,8 @@ MAX_RUNNERS_UP: Final = 2
 MAX_REJECTIONS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+@dataclass(frozen=True, slots=True, repr=False)
+class Placement(Shown):
     """A pod that was bound."""
 
     pod: str
@@ -48,6 +50,9 @@ class Placement:
         """
         return None if self._remembered is None else self._remembered.decision(self.pod)
 
+    def _lines(self) -> Sequence[str]:
+        return self.explain().splitlines()
+
     def explain(self) -> str:
         """Return who was chosen in one line, and in a line each how the next best compare."""
         among = "the only node" if self.feasible == 1 else f"one of {self.feasible} nodes"
@@ -69,8 +74,8 @@ class Placement:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+@dataclass(frozen=True, slots=True, repr=False)
+class Waiting(Shown):
     """A pod that waits."""
 
     pod: str
@@ -93,6 +98,12 @@ class Waiting:
         """The record of the last attempt, with its rejections; see `Placement.decision`."""
         return None if self._remembered is None else self._remembered.decision(self.pod)
 
+    def _lines(self) -> Sequence[str]:
+        _, *details = self.explain().splitlines()
+        tried = f"{counted(self.attempts, 'attempt')} and {self.waited:g} s"
+        why = self.reason.split(". ")[0] or "it was not tried yet"
+        return [f"{self.pod} waits, {self.state}, after {tried}: {why}", *details]
+
     def explain(self) -> str:
         """Return why it waits in one line, and in a line each the numbers behind the reasons."""
         why = self.reason or "it was not tried yet"
@@ -107,8 +118,8 @@ class Waiting:
         return "\n".join([first, *details[:MAX_REJECTIONS]])
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+@dataclass(frozen=True, slots=True, repr=False)
+class Eviction(Shown):
     """A pod that was deleted to make room."""
 
     pod: str
@@ -117,9 +128,12 @@ class Eviction:
     time: float
     """When it was deleted; it ends after its grace period."""
 
+    def _lines(self) -> Sequence[str]:
+        return [f"{self.pod} was evicted from {self.node} at {self.time:g} s"]
+
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Result:
+class Result(Shown):
     """The events from `began` to `ended`, and who waits then. `result["default/web-0"]`.
 
     In a notebook it shows itself; `table` is for a data frame, `figures` and `plot` for a report.
@@ -139,6 +153,8 @@ class Result:
     _by_pod: dict[str, Placement | Waiting] = field(init=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("placed", "waiting", "evicted"):
+            object.__setattr__(self, name, ShownTuple(getattr(self, name)))
         self._by_pod.update((each.pod, each) for each in self.placed)
         self._by_pod.update((each.pod, each) for each in self.waiting)
 
@@ -161,19 +177,19 @@ class Result:
     def __len__(self) -> int:
         return len(self._by_pod)
 
-    def __repr__(self) -> str:
-        return f"<Result {self._headline()}>"
-
-    def _repr_html_(self) -> str:
-        from scheduler.offline.shown import html  # noqa: PLC0415 - only a notebook needs it
-
-        return html(self, self._headline())
-
-    def _headline(self) -> str:
-        return (
+    def _lines(self) -> Sequence[str]:
+        headline = (
             f"{self.began:g} s to {self.ended:g} s: {len(self.placed)} placed, "
             f"{len(self.waiting)} waiting, {len(self.evicted)} evicted, {self.finished} finished"
         )
+        return [headline]
+
+    def _cells(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        """Return why pods wait, the commonest reason first."""
+        whys = [(each.reason.split(". ")[0] or "not tried yet", each.pod) for each in self.waiting]
+        reasons, first = Counter(reason for reason, _ in whys), dict(reversed(whys))
+        rows = [(str(count), first[reason], reason) for reason, count in reasons.most_common()]
+        return ("waiting", "such as", "reason"), rows
 
     @property
     def samples(self) -> tuple[Mapping[str, float], ...]:
@@ -244,8 +260,8 @@ class Result:
         return to_json(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+@dataclass(frozen=True, slots=True, repr=False)
+class Verdict(Shown):
     """The outcome of one attempt in a trial: a node, or the reason why there is none."""
 
     pod: str
@@ -266,9 +282,19 @@ class Verdict:
     def __bool__(self) -> bool:
         return bool(self.node)
 
+    def _lines(self) -> Sequence[str]:
+        if self.node:
+            others = f", chosen among {self.feasible}" if self.feasible > 1 else ""
+            return [f"{self.pod} fits on {self.node}{others}"]
+        lines = [f"{self.pod} fits on no node: {self.reason.split('. ')[0]}"]
+        if self.preemption_node:
+            victims = ", ".join(self.victims[:MAX_REJECTIONS])
+            lines.append(f"preemption would make room on {self.preemption_node}: {victims}")
+        return lines
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Capacity(Shown):
     """The number of copies of a pod that fit, and the reason why the next one does not."""
 
     total: int
@@ -276,6 +302,14 @@ class Capacity:
     """Copies on each node that takes one, by name."""
     reason: str
     """Why no further copy fits; empty where the limit of the question was reached."""
+
+    def _lines(self) -> Sequence[str]:
+        end = f"then {self.reason.split('. ')[0]}" if self.reason else "and perhaps more"
+        return [f"{self.total} more fit, on {counted(len(self.by_node), 'node')}; {end}"]
+
+    def _cells(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        most = sorted(self.by_node.items(), key=lambda each: -each[1])
+        return ("node", "copies"), [(node, str(copies)) for node, copies in most]
 
 
 def to_json(record: Any) -> bytes:

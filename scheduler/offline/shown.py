@@ -1,38 +1,12 @@
-"""Views of results for notebooks, and progress in a notebook or a terminal."""
+"""Plots of results, and progress in a notebook or a terminal."""
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, TextIO
 
 from scheduler.explain.records.wording import counted
-
-if TYPE_CHECKING:
-    from scheduler.offline.records import Result
-
-MAX_ROWS: Final = 10
-"""Reasons that a notebook shows."""
-
-
-def html(result: Result, headline: str) -> str:
-    """Return a result as HTML: what happened, and why pods wait, the commonest reason first."""
-    lines = [f"<p><b>{escape(headline)}</b></p>"]
-    whys = [(each.reason.split(". ")[0] or "not tried yet", each.pod) for each in result.waiting]
-    reasons = Counter(reason for reason, _ in whys)
-    if reasons:
-        first = dict(reversed(whys))
-        lines.append("<table><tr><th>waiting</th><th>such as</th><th>reason</th></tr>")
-        lines += [
-            f"<tr><td>{count}</td><td>{escape(first[reason])}</td><td>{escape(reason)}</td></tr>"
-            for reason, count in reasons.most_common(MAX_ROWS)
-        ]
-        lines.append("</table>")
-        if len(reasons) > MAX_ROWS:
-            lines.append(f"<p>and {len(reasons) - MAX_ROWS} more reasons</p>")
-    return "".join(lines)
 
 
 def plot(samples: Sequence[Mapping[str, float]]) -> Any:

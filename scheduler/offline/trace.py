@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from scheduler.explain.records.shown import Shown
 from scheduler.offline.rows import Row, Rows
 
 COLUMNS: Final = ("arrival", "duration", "template", "count")
@@ -27,8 +28,8 @@ MAX_PODS: Final = 5_000_000
 """Pods of one file, as many as a generator draws."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+@dataclass(frozen=True, slots=True, repr=False)
+class Arrival(Shown):
     """Pods of one template that arrive together."""
 
     time: float
@@ -45,6 +46,11 @@ class Arrival:
     patience: float | None = None
     """Seconds that each waits for a node before it is deleted; None: as long as it takes. Less than
     the first backoff, 1 s, means a single attempt."""
+
+    def _lines(self) -> Sequence[str]:
+        name = self.name or (self.pod.get("metadata") or {}).get("name", "")
+        ends = "to the end" if self.duration is None else f"for {self.duration:g} s"
+        return [f"at {self.time:g} s: {self.count} of {name}, {ends}"]
 
 
 def read_csv(path: str | Path, templates: Mapping[str, Mapping[str, Any]]) -> Sequence[Arrival]:

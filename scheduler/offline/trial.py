@@ -16,6 +16,7 @@ from scheduler.client.resources import Resource
 from scheduler.explain.examining.explainer import Explainer
 from scheduler.explain.records import PodExplanation, Remedies
 from scheduler.explain.records.remedies import DEFAULT_REMEDIES
+from scheduler.explain.records.wording import counted
 from scheduler.explain.what_if.changes import ChangeError
 from scheduler.explain.what_if.remedies.search import ChangeSearch
 from scheduler.explain.what_if.trial import Trial as LiveTrial
@@ -51,6 +52,9 @@ class Trial(Editing):
         trace: TracebackType | None,
     ) -> None:
         self._trial.__exit__(kind, error, trace)
+
+    def __repr__(self) -> str:
+        return f"<Trial: {counted(len([*self._tables.stores['nodes'].list()]), 'node')}>"
 
     # -- questions -------------------------------------------------------------------------------
 

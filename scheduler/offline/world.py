@@ -24,6 +24,7 @@ from config import Configuration
 from scheduler.api.pod import Pod
 from scheduler.client.kinds import Kinds
 from scheduler.client.resources import PODS, Resource
+from scheduler.explain.records.shown import ShownTuple
 from scheduler.framework import Registry
 from scheduler.offline.absent import absences
 from scheduler.offline.asking import Asking
@@ -246,7 +247,8 @@ class World(Asking):
         pods = (
             each for each in self._tables.pods.on_node("") if each.spec.scheduler_name in frameworks
         )
-        return tuple(self._waiting(each) for each in sorted(pods, key=lambda each: each.key))
+        found = sorted(pods, key=lambda each: each.key)
+        return ShownTuple(self._waiting(each) for each in found)
 
     def _waiting(self, pod: Pod) -> Waiting:
         queue, uid = self._assembly.scheduling.queue, pod.uid

@@ -6,7 +6,7 @@ seconds, durations seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -14,6 +14,7 @@ import msgspec
 
 from scheduler.explain.records.page import DebugPage
 from scheduler.explain.records.scores import NodeScore
+from scheduler.explain.records.shown import Shown
 
 
 class DecisionResult(StrEnum):
@@ -46,8 +47,8 @@ class RejectionCount:
     """Numbers behind the reason, where the plugin knows them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+@dataclass(frozen=True, slots=True, repr=False)
+class Decision(Shown):
     """One attempt at one pod, from the pop to its outcome; or that a pod was gated."""
 
     seq: int
@@ -101,6 +102,18 @@ class Decision:
     def seconds(self) -> float:
         """From the pop to the binding; 0 while there is none."""
         return self.bound - self.time if self.bound else 0.0
+
+    def _lines(self) -> Sequence[str]:
+        end = f"on {self.node}" if self.node and not self.message else self.message.split(". ")[0]
+        return [f"attempt {self.attempt} of {self.pod}: {self.result}, {end}"]
+
+    def _cells(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        if self.best:
+            return ("node", "total"), [(each.node, str(each.total)) for each in self.best]
+        rows = [
+            (str(each.nodes), each.plugin, each.reason, each.detail) for each in self.rejections
+        ]
+        return ("nodes", "plugin", "reason", "detail"), rows
 
 
 class DecisionList(DebugPage, frozen=True, tag="DecisionList"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scheduler.explain.records.queue import PodView
 from scheduler.explain.records.scores import NodeScore
+from scheduler.explain.records.shown import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +125,8 @@ class PodState(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class PodExplanation:
+@dataclass(frozen=True, slots=True, repr=False)
+class PodExplanation(Shown):
     """The explanation of one pod."""
 
     namespace: str
@@ -149,6 +151,10 @@ class PodExplanation:
     """What would wake the pod."""
     report: NodeReport | None = None
     """About the node that was asked for."""
+
+    def _lines(self) -> Sequence[str]:
+        first, *others = str(self).splitlines()
+        return [f"{first}: {others[0] if others else self.summary}", *others[1:]]
 
     def __str__(self) -> str:
         """Return the explanation in sentences, as `kubestow explain` begins."""

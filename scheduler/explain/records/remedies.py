@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal
 
 import msgspec
+
+from scheduler.explain.records.shown import Shown
+from scheduler.explain.records.wording import counted
 
 DEFAULT_REMEDIES: Final = 5
 """Remedies that are listed."""
@@ -77,8 +81,8 @@ class Code(StrEnum):
     MEET_DEMAND = "MeetDemand"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+@dataclass(frozen=True, slots=True, repr=False)
+class Step(Shown):
     """One thing to do."""
 
     code: Code
@@ -91,9 +95,12 @@ class Step:
     node: str = ""
     """The node that it makes fit; empty for a step that concerns the pod alone."""
 
+    def _lines(self) -> Sequence[str]:
+        return [self.text]
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Remedy(Shown):
     """Steps after which the pod fits: that was tried, on the state as it was."""
 
     codes: tuple[str, ...]
@@ -106,9 +113,17 @@ class Remedy:
     cost: float
     """The lowest is listed first."""
 
+    @property
+    def sentence(self) -> str:
+        """The steps, and where the pod would go."""
+        return f"{self.text} (goes to {self.node})" if self.node else self.text
 
-@dataclass(frozen=True, slots=True)
-class Remedies:
+    def _lines(self) -> Sequence[str]:
+        return [self.sentence]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Remedies(Shown):
     """The remedies of one pod, the one that takes least first."""
 
     remedies: tuple[Remedy, ...] = ()
@@ -122,3 +137,12 @@ class Remedies:
     """True: the state changed between trials, so that not all saw the same one."""
     note: str = ""
     """Why there are none, where that is known."""
+
+    def _lines(self) -> Sequence[str]:
+        if self.fits:
+            return [f"nothing has to change: the pod fits on {self.fits}"]
+        trials = counted(self.tried, "trial")
+        found = [each.sentence for each in self.remedies]
+        if not found:
+            return [f"none found in {trials}{': ' * bool(self.note)}{self.note}"]
+        return [f"{len(found)} found in {trials}, the least: {found[0]}", *found[1:]]
