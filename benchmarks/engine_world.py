@@ -21,7 +21,7 @@ from scheduler.api.pod import Pod
 from scheduler.api.signatures.interner import PodSignatures
 from scheduler.cache import Cache
 from scheduler.engine import Attempt, Engine, Evaluator, Framework, WaitingPods
-from scheduler.engine.cycle_budget import CycleBudget
+from scheduler.engine.cycle_time import CycleBudget
 from scheduler.engine.measured_plugin import MeasuredPlugin, PluginBudget
 from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.extenders.extender import Extenders

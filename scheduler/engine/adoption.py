@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from scheduler.engine.attempt import Attempt
 from scheduler.engine.engine import Engine
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.recheck import filter_assumed
-from scheduler.engine.schedule_one import ScheduleResult
+from scheduler.engine.schedule_one import Attempt, ScheduleResult
 from scheduler.framework import QueuedPodInfo
 
 

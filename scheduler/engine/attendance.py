@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from scheduler.api.pod import Pod
 from scheduler.engine.plugin_calls import CONCERNS, call
-from scheduler.engine.pre_filter import PreFilterSlot, pre_filter_slots
+from scheduler.engine.plugin_slots import PreFilterSlot, pre_filter_slots
 from scheduler.engine.result_cache import CachedResult
 from scheduler.framework import CycleState
 

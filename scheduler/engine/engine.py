@@ -15,24 +15,16 @@ from scheduler.api.pod import Pod
 from scheduler.cache import Cache
 from scheduler.cache.cache import CacheError
 from scheduler.engine import failure
-from scheduler.engine.attempt import Attempt
-from scheduler.engine.cycle_budget import CycleBudget, CycleBudgetError
-from scheduler.engine.errors import AttemptError, failed
+from scheduler.engine.cycle_time import CycleBudget, PointTimer
+from scheduler.engine.errors import AttemptError, CycleBudgetError, failed
 from scheduler.engine.failure import Failure
-from scheduler.engine.metrics import (
-    FINISHED_LATE,
-    GIVEN_UP,
-    SET_ASIDE,
-    EngineMetrics,
-    NoMetrics,
-    PointTimer,
-)
+from scheduler.engine.metrics import FINISHED_LATE, GIVEN_UP, SET_ASIDE, EngineMetrics, NoMetrics
 from scheduler.engine.overruns import MAX_BUDGET_FACTOR, Overruns
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.recheck import filter_assumed, filter_changed_node
 from scheduler.engine.repetition import EqualPods, Repetition
 from scheduler.engine.runtime import Framework
-from scheduler.engine.schedule_one import NoNodesError, SchedulingAlgorithm, Unschedulable
+from scheduler.engine.schedule_one import Attempt, NoNodesError, SchedulingAlgorithm, Unschedulable
 from scheduler.engine.waiting import WaitingPod, WaitingPods, permit_again
 from scheduler.extenders.extender import Extenders
 from scheduler.framework import (

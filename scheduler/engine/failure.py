@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from scheduler.engine.cycle_budget import CycleBudgetError
 from scheduler.engine.diagnosis import Diagnosis, FitError
+from scheduler.engine.errors import CycleBudgetError
 from scheduler.framework import (
     CLEAR_NOMINATION,
     CycleState,

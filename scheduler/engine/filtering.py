@@ -8,7 +8,7 @@ In all cases the first plugin in profile order that rejects a node is reported.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,16 +16,11 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.cache.change_log import Changes
-from scheduler.engine.metrics import Stopwatch, no_stopwatch
+from scheduler.engine.columnar_calls import FILTER_ROWS, call_rows
+from scheduler.engine.cycle_time import Stopwatch, no_stopwatch
 from scheduler.engine.node_statuses import NodeStatuses
-from scheduler.engine.plugin_calls import (
-    FEW_VALUES,
-    FILTER_ROWS,
-    FILTER_STATUS,
-    call,
-    call_rows,
-)
-from scheduler.engine.plugin_slots import FilterSlot, changed_rows, filter_slots, named_versions
+from scheduler.engine.plugin_calls import FILTER_STATUS, call, call_filter
+from scheduler.engine.plugin_slots import FilterSlot, named_versions
 from scheduler.engine.result_cache import (
     NOT_A_NODE,
     CachedResult,
@@ -33,8 +28,7 @@ from scheduler.engine.result_cache import (
     narrow_zeros,
     wide_enough,
 )
-from scheduler.engine.row_columns import rows_index
-from scheduler.engine.runtime import Framework, call_filter
+from scheduler.engine.row_columns import FEW_VALUES, changed_rows, rows_index
 from scheduler.framework import Codes, Columns, CycleState, NodeAmounts, Rows, Status
 
 _EXISTENCE: Final = int(Columns.EXISTENCE)
@@ -46,11 +40,14 @@ class Filtering:
     """Runs the Filter plugins of one profile against the live table."""
 
     def __init__(
-        self, framework: Framework, table: NodeTable, stopwatch: Stopwatch | None = None
+        self,
+        slots: Sequence[FilterSlot],
+        table: NodeTable,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
         self._table = table
         self._stopwatch = stopwatch or no_stopwatch()
-        self.slots = filter_slots(framework)
+        self.slots = slots
         self._index_type = filter_index_type(len(self.slots))
         self._reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._uncacheable = tuple(

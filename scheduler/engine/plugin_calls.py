@@ -1,7 +1,6 @@
 """Calls of single plugin methods: exceptions of a plugin become an error of the attempt.
 
-Plugin errors are wrapped here only, with two exceptions: `runtime.call_filter` repeats the steps of
-`call` for speed, since what-ifs run it for every pod of every node; and a failing PostFilter or
+Plugin errors are wrapped here and in `columnar_calls` only, except that a failing PostFilter or
 Unreserve does not end the attempt.
 """
 
@@ -12,15 +11,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-import numpy as np
-
 from scheduler.api.pod import Pod
-from scheduler.engine.errors import AttemptError, failed
-from scheduler.engine.metrics import Stopwatch
-from scheduler.engine.result_cache import Recorded
+from scheduler.engine.errors import AttemptError, CycleBudgetError, failed
 from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
-from scheduler.framework import SKIP, CycleState, NodeAmounts, PreFilterResult, Rows, Status
-from scheduler.framework.results import rows_result, score_result
+from scheduler.framework import SKIP, Code, CycleState, NodeInfo, PreFilterResult, Status
+from scheduler.framework.results import score_result
 from scheduler.framework.status import PluginError, status_or_none
 from scheduler.sanitizing.exceptions import error_repr, error_text
 
@@ -32,10 +27,6 @@ DEFAULT_TIMEOUT: Final = 5.0
 FAULTS: Final = (Exception, SystemExit, GeneratorExit)
 """Exceptions that count as errors of the plugin that a synchronous call runs; KeyboardInterrupt is
 not among them."""
-FEW_VALUES: Final = 8
-"""Up to this number of values a loop in Python is faster than NumPy operations."""
-FEW_ROWS: Final = 32
-"""Up to this number of rows a columnar call is too short to check the cycle's budget before it."""
 
 
 def pre_filter_result(result: object) -> PreFilterResult | Status | None:
@@ -83,16 +74,6 @@ class PluginMethod:
         return "".join(each.capitalize() for each in words)
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnarMethod(PluginMethod):
-    """A method that returns one number for each of many rows."""
-
-    #: Label of the extension point in metrics.
-    point: str = ""
-    #: Word for the numbers in error messages.
-    results: str = ""
-
-
 PRE_FILTER: Final = PluginMethod(
     "pre_filter", 'running PreFilter plugin "{plugin}": {why}', pre_filter_result
 )
@@ -107,7 +88,6 @@ UNSCHEDULABLE_REASON: Final = PluginMethod(
     "unschedulable_reason", 'running UnschedulableReason plugin "{plugin}": {why}', _anything
 )
 FILTER: Final = PluginMethod("filter", 'running "{plugin}" filter plugin: {why}')
-FILTER_ROWS: Final = ColumnarMethod("filter_rows", FILTER.text, point="Filter", results="codes")
 FILTER_STATUS: Final = PluginMethod("filter_status", FILTER.text)
 PRE_SCORE: Final = PluginMethod(
     "pre_score", 'running PreScore plugin "{plugin}": {why}', attributed=False
@@ -117,9 +97,6 @@ SCORE: Final = PluginMethod(
     'running Score plugins: plugin "{plugin}" failed with: {why}',
     score_result,
     attributed=False,
-)
-SCORE_ROWS: Final = ColumnarMethod(
-    "score_rows", SCORE.text, attributed=False, point="Score", results="scores"
 )
 NORMALIZE_SCORES: Final = PluginMethod(
     "normalize_scores",
@@ -170,62 +147,26 @@ def call(method: PluginMethod, plugin: Any, *arguments: Any) -> Any:
         raise method.failed(plugin.name, error, error) from error
 
 
-def call_recorded(
-    method: PluginMethod,
-    plugin: Any,
-    state: CycleState,
-    recorded: dict[str, Recorded] | None,
-    *arguments: Any,
-) -> Any:
-    """Like `call`, but once per signature: record the result and the plugin's writes to `state`.
+def call_filter(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+    """Call the scalar Filter of one plugin; return None, or a rejection attributed to the plugin.
 
-    Later calls replay the record. With `recorded=None` the method is called every time.
+    It repeats the steps of `call` inline for speed, because what-ifs run it for every
+    pod of every node. Raises AttemptError for a status that is neither success nor rejection.
     """
-    if recorded is None:
-        return call(method, plugin, state, *arguments)
-    record = recorded.get(plugin.name)
-    if record is not None:
-        state.data.update(record.writes)
-        return record.result
-    written: list[str] = []
-    state.recorder = written
     try:
-        result = call(method, plugin, state, *arguments)
-    finally:
-        state.recorder = None
-    writes = tuple((key, state.data[key]) for key in written)
-    recorded[plugin.name] = Recorded(result, writes)
-    return result
-
-
-def call_rows(
-    method: ColumnarMethod,
-    plugin: Any,
-    state: CycleState,
-    pod: Pod,
-    table: NodeAmounts,
-    rows: Rows,
-    stopwatch: Stopwatch,
-) -> np.ndarray:
-    """Call a columnar method, check the cycle's budget, record metrics; return a number per row.
-
-    Raises AttemptError, also if the result is not an array with one integer per row.
-    """
-    count = len(rows)
-    if count > FEW_ROWS:
-        # Checked before the call, so that the previous plugin's result is not lost.
-        stopwatch.cycle.check()
-    started = stopwatch.monotonic() if state.record_plugin_metrics else None
-    try:
-        result = getattr(plugin, method.name)(state, pod, table, rows)
-        numbers = rows_result(method.name, result, count, method.results)
-    except AttemptError:
+        status = status_or_none(plugin.filter(state, pod, node))
+    except CycleBudgetError:
         raise
     except FAULTS as error:
-        raise method.failed(plugin.name, error, error) from error
-    if stopwatch.metrics is not None:
-        stopwatch.rows(plugin.name, method.point, count, started)
-    return numbers
+        raise FILTER.failed(plugin.name, error, error) from error
+    if status is None or status.success:
+        return None
+    if not status.rejected:
+        why = status.message
+        if status.code is not Code.ERROR and not why:
+            why = f"unexpected status {status.code.label}"
+        raise FILTER.failed(plugin.name, why)
+    return status.by(plugin.name)
 
 
 async def call_awaited(

@@ -1,25 +1,42 @@
-"""Slots: how each Filter and Score plugin of a profile is called, and its results reused."""
+"""Slots: how each PreFilter, Filter and Score plugin is called, and its results reused."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler.cache import NodeTable
-from scheduler.cache.change_log import Changes
-from scheduler.engine.plugin_calls import FEW_ROWS
-from scheduler.engine.runtime import Framework
 from scheduler.framework import Columns, NormalizeScorePlugin, ReuseRule
 
 POD_COLUMNS: Final = Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS
 """Column groups that depend on the pods of a node, including nominated pods."""
 
-_FULL_REFRESH_SHARE: Final = 4
-"""If more than one row in this many has changed, evaluating all rows is cheaper."""
-_MAX_ENTRIES: Final = 256
-"""If the change log has more than this many new entries plus one per node, it is not read, since
-evaluating all rows is cheaper."""
+
+@dataclass(frozen=True, slots=True)
+class PreFilterSlot:
+    """One PreFilter plugin of a profile, and how it is called."""
+
+    plugin: Any
+    name: str
+    #: Whether its result is cached for other pods of the signature.
+    reusable: bool
+    #: Whether its PreFilter is async, so that it runs only in cycles that may be suspended.
+    awaited: bool
+
+
+def pre_filter_slots(plugins: Iterable[Any]) -> tuple[PreFilterSlot, ...]:
+    """Return the slots of PreFilter plugins, in the given order."""
+    return tuple(
+        PreFilterSlot(
+            plugin,
+            plugin.name,
+            bool(getattr(plugin, "pre_filter_reusable", False)),
+            inspect.iscoroutinefunction(plugin.pre_filter),
+        )
+        for plugin in plugins
+    )
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,10 +81,10 @@ class ScoreSlot(PluginSlot):
     normalizer: NormalizeScorePlugin | None
 
 
-def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
-    """Return the slots of a profile's Filter plugins, in profile order."""
+def filter_slots(plugins: Iterable[Any]) -> tuple[FilterSlot, ...]:
+    """Return the slots of Filter plugins, in the given order."""
     slots = []
-    for index, plugin in enumerate(framework.filter):
+    for index, plugin in enumerate(plugins):
         rule: ReuseRule | None = getattr(plugin, "filter_reuse", None)
         columnar = callable(getattr(plugin, "filter_rows", None))
         if not columnar:
@@ -88,13 +105,13 @@ def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
     return tuple(slots)
 
 
-def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
-    """Return the slots of a profile's Score plugins, in profile order.
+def score_slots(plugins: Iterable[Any], weights: Sequence[int]) -> tuple[ScoreSlot, ...]:
+    """Return the slots of Score plugins, in the given order.
 
     A plugin whose PreScore must run for every pod is not reusable.
     """
     slots = []
-    for index, plugin in enumerate(framework.score):
+    for index, plugin in enumerate(plugins):
         rule: ReuseRule | None = getattr(plugin, "score_reuse", None)
         columnar = callable(getattr(plugin, "score_rows", None))
         prepared = callable(getattr(plugin, "pre_score", None))
@@ -110,7 +127,7 @@ def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
                 columns=0 if rule is None else int(rule.columns | Columns.EXISTENCE),
                 versions=() if rule is None else rule.versions,
                 amounts_only=rule is not None and rule.amounts_only,
-                weight=framework.weights[index],
+                weight=weights[index],
                 normalizer=plugin if callable(getattr(plugin, "normalize_scores", None)) else None,
             )
         )
@@ -120,17 +137,3 @@ def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
 def named_versions(slots: Iterable[PluginSlot], table: NodeTable) -> tuple[int, ...]:
     """Return the current versions on which filters depend (`ReuseRule.versions`)."""
     return tuple([table.version(name) for slot in slots for name in slot.versions])
-
-
-def changed_rows(table: NodeTable, sequence: int) -> Changes | None:
-    """Return the rows changed since `sequence` of the change log, with their column groups.
-
-    None if the caller should evaluate all rows: `sequence` is negative, or too many rows changed.
-    """
-    if sequence < 0:
-        return None
-    # The log may have many entries for few rows, but beyond this it rarely pays to find out.
-    changes = table.change_log.since(sequence, table.node_count + _MAX_ENTRIES)
-    if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + FEW_ROWS:
-        return None
-    return changes

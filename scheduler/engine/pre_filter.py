@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
-
 import msgspec
 
 from scheduler.engine.diagnosis import Diagnosis, FitError
@@ -19,31 +14,6 @@ from scheduler.framework import (
     Status,
     unresolvable,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PreFilterSlot:
-    """One PreFilter plugin of a profile, and how it is called."""
-
-    plugin: Any
-    name: str
-    #: Whether its result is cached for other pods of the signature.
-    reusable: bool
-    #: Whether its PreFilter is async, so that it runs only in cycles that may be suspended.
-    awaited: bool
-
-
-def pre_filter_slots(plugins: Iterable[Any]) -> tuple[PreFilterSlot, ...]:
-    """Return the slots of PreFilter plugins, in the given order."""
-    return tuple(
-        PreFilterSlot(
-            plugin,
-            plugin.name,
-            bool(getattr(plugin, "pre_filter_reusable", False)),
-            inspect.iscoroutinefunction(plugin.pre_filter),
-        )
-        for plugin in plugins
-    )
 
 
 class PreFilterNodes(msgspec.Struct, eq=False):

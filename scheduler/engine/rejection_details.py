@@ -12,11 +12,11 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
+from scheduler.engine.columnar_calls import FILTER_ROWS, call_rows
+from scheduler.engine.cycle_time import no_stopwatch
 from scheduler.engine.errors import AttemptError
-from scheduler.engine.metrics import no_stopwatch
-from scheduler.engine.plugin_calls import FILTER_ROWS, call_rows
-from scheduler.engine.plugin_slots import filter_slots
-from scheduler.engine.runtime import Framework, call_filter
+from scheduler.engine.plugin_calls import call_filter
+from scheduler.engine.runtime import Framework
 from scheduler.framework import CycleState, RejectedNodes, Rows, Status
 
 MAX_LENGTH: Final = 300
@@ -31,7 +31,7 @@ class RejectionDetails:
     def __init__(self, framework: Framework, table: NodeTable) -> None:
         self._framework = framework
         self._table = table
-        self._slots = filter_slots(framework)
+        self._slots = framework.filter_slots
         self._explaining = {
             plugin.name: plugin
             for plugin in framework.plugins.values()

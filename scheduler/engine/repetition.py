@@ -19,10 +19,9 @@ from typing import Any, Final
 from scheduler.api.packed_labels import MAX_PLAIN_LABELS
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
-from scheduler.engine.attempt import Attempt
 from scheduler.engine.lookahead import MIN_MEMBERS, Lookahead
 from scheduler.engine.result_cache import CachedResult, Recorded
-from scheduler.engine.schedule_one import ScheduleResult
+from scheduler.engine.schedule_one import Attempt, ScheduleResult
 from scheduler.framework import CycleState, Rows
 
 EXPECTED: Final = 32

@@ -11,18 +11,16 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.engine.followed_scores import FollowedScores
 from scheduler.engine.leaders import Leaders
+from scheduler.engine.plugin_slots import FilterSlot, ScoreSlot
 from scheduler.engine.ties import Ties
 from scheduler.framework import SKIP, Codes, CycleState, Int64Column, Rows
-
-if TYPE_CHECKING:
-    from scheduler.engine.plugin_slots import FilterSlot, ScoreSlot
 
 Plugin = TypeVar("Plugin")
 

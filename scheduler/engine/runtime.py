@@ -18,13 +18,11 @@ from config import ResolvedProfile
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.attendance import NOBODY, Attendance
-from scheduler.engine.cycle_budget import CycleBudgetError
-from scheduler.engine.metrics import Stopwatch, no_stopwatch
+from scheduler.engine.cycle_time import Stopwatch, no_stopwatch
+from scheduler.engine.errors import CycleBudgetError
 from scheduler.engine.nominated_pods_fit import nominated_pods
 from scheduler.engine.plugin_calls import (
     ADD_POD,
-    FAULTS,
-    FILTER,
     MUST_BE_AWAITED,
     PERMIT,
     PRE_FILTER,
@@ -36,13 +34,14 @@ from scheduler.engine.plugin_calls import (
     PluginMethod,
     call,
     call_awaited,
-    call_recorded,
+    call_filter,
     late,
     timeout_of,
 )
+from scheduler.engine.plugin_slots import filter_slots, score_slots
 from scheduler.engine.pre_filter import PreFilterNodes
 from scheduler.engine.profile import instantiate_plugins
-from scheduler.engine.result_cache import RecordedPlugins
+from scheduler.engine.result_cache import Recorded, RecordedPlugins
 from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
 from scheduler.framework import (
     EVENT_POINTS,
@@ -61,7 +60,6 @@ from scheduler.framework import (
     error,
 )
 from scheduler.framework import extension_points as points
-from scheduler.framework.status import status_or_none
 
 
 class Framework:
@@ -122,6 +120,8 @@ class Framework:
             inspect.iscoroutinefunction(plugin.post_filter) for plugin in self.post_filter
         )
         self.weights = tuple(profile.weights.get(p.name) or 1 for p in self.score)
+        self.filter_slots = filter_slots(self.filter)
+        self.score_slots = score_slots(self.score, self.weights)
 
     def _at(self, profile: ResolvedProfile, point: ExtensionPoint) -> tuple[Any, ...]:
         return tuple(self._called[name] for name in profile.at(point))
@@ -173,7 +173,7 @@ class Framework:
                 stopwatch.cycle.check()
             if not slot.awaited:
                 kept = recorded if slot.reusable else None
-                result = call_recorded(PRE_FILTER, slot.plugin, state, kept, pod, table)
+                result = _call_recorded(PRE_FILTER, slot.plugin, state, kept, pod, table)
             elif transport is None:
                 raise PRE_FILTER.failed(slot.name, MUST_BE_AWAITED)
             else:
@@ -346,7 +346,7 @@ class Framework:
             if worked and stopwatch is not None:
                 stopwatch.cycle.check()
             kept = recorded if getattr(plugin, "pre_score_reusable", False) else None
-            status = call_recorded(PRE_SCORE, plugin, state, kept, pod, table, feasible)
+            status = _call_recorded(PRE_SCORE, plugin, state, kept, pod, table, feasible)
             worked = status is not SKIP
             if not worked or (status is not None and status.skip):
                 state.skip_score.add(plugin.name)
@@ -439,26 +439,32 @@ def _itself(plugin: Any) -> Any:
     return plugin
 
 
-def call_filter(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-    """Call the scalar Filter of one plugin; return None, or a rejection attributed to the plugin.
+def _call_recorded(
+    method: PluginMethod,
+    plugin: Any,
+    state: CycleState,
+    recorded: dict[str, Recorded] | None,
+    *arguments: Any,
+) -> Any:
+    """Like `call`, but once per signature: record the result and the plugin's writes to `state`.
 
-    It repeats the steps of `plugin_calls.call` inline for speed, because what-ifs run it for every
-    pod of every node. Raises AttemptError for a status that is neither success nor rejection.
+    Later calls replay the record. With `recorded=None` the method is called every time.
     """
+    if recorded is None:
+        return call(method, plugin, state, *arguments)
+    record = recorded.get(plugin.name)
+    if record is not None:
+        state.data.update(record.writes)
+        return record.result
+    written: list[str] = []
+    state.recorder = written
     try:
-        status = status_or_none(plugin.filter(state, pod, node))
-    except CycleBudgetError:
-        raise
-    except FAULTS as error:
-        raise FILTER.failed(plugin.name, error, error) from error
-    if status is None or status.success:
-        return None
-    if not status.rejected:
-        why = status.message
-        if status.code is not Code.ERROR and not why:
-            why = f"unexpected status {status.code.label}"
-        raise FILTER.failed(plugin.name, why)
-    return status.by(plugin.name)
+        result = call(method, plugin, state, *arguments)
+    finally:
+        state.recorder = None
+    writes = tuple((key, state.data[key]) for key in written)
+    recorded[plugin.name] = Recorded(result, writes)
+    return result
 
 
 async def _post_filter(

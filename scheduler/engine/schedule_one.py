@@ -1,4 +1,4 @@
-"""The scheduling cycle of one profile: search, PostFilter, score, choose.
+"""The scheduling cycle of one profile (search, PostFilter, score, choose), and its record.
 
 Follows schedule_one.go: schedulePod. The cycle is one coroutine. It suspends only where an
 `ExtenderTransport` is awaited: by extenders, and by async PreFilter and PostFilter plugins. For all
@@ -18,11 +18,12 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
-from scheduler.engine.cycle_budget import CycleBudget
+from scheduler.engine.cycle_time import CycleBudget, Stopwatch
 from scheduler.engine.diagnosis import FitError
 from scheduler.engine.errors import AttemptError
+from scheduler.engine.failure import Failure
 from scheduler.engine.lookahead import Lookahead
-from scheduler.engine.metrics import EngineMetrics, Stopwatch
+from scheduler.engine.metrics import EngineMetrics
 from scheduler.engine.plugin_calls import POST_FILTER
 from scheduler.engine.reserved_room import reserved_room
 from scheduler.engine.result_cache import CachedResult
@@ -32,6 +33,7 @@ from scheduler.engine.scoring import Scoring
 from scheduler.engine.search import FeasibleNodes, Search
 from scheduler.engine.template_capacity import TemplateCapacities
 from scheduler.engine.tie_rules import tie_rule
+from scheduler.engine.waiting import WaitingPod
 from scheduler.extenders.extender import ExtenderRound, Extenders
 from scheduler.framework import (
     CLEAR_NOMINATION,
@@ -42,6 +44,7 @@ from scheduler.framework import (
     NominatingInfo,
     Nominator,
     PostFilterOutcome,
+    QueuedPodInfo,
     RandomSource,
     Rows,
     Status,
@@ -121,7 +124,7 @@ class SchedulingAlgorithm:
         self.stopwatch = Stopwatch(
             clock.monotonic, metrics, framework.profile_name, plugin_time_budget, cycle_budget
         )
-        self.scoring = Scoring(framework, table, self.stopwatch)
+        self.scoring = Scoring(framework.score_slots, table, self.stopwatch)
         #: The nodes that the last cycle scored; None if it chose without scoring.
         self.scored: ScoredNodes | None = None
         self.search = Search(
@@ -363,3 +366,49 @@ def _outcome(status: Status) -> PostFilterOutcome:
     if status.success:
         return PostFilterOutcome.NOMINATED
     return PostFilterOutcome.FAILED if status.rejected else PostFilterOutcome.NOT_RUN
+
+
+class Attempt(msgspec.Struct, eq=False):
+    """One attempt to schedule a pod. At its end exactly one of `result` and `failure` is set."""
+
+    info: QueuedPodInfo
+    #: The framework of the pod's profile; the attempt keeps it if the configuration is reloaded.
+    framework: Framework
+    state: CycleState
+    #: Monotonic time at which the cycle began.
+    started: float
+    #: The pod; once it is assumed, with its node name.
+    pod: Pod
+    result: ScheduleResult | None = None
+    #: The node that the cycle chose. Unlike `result`, a later failure does not clear it.
+    chosen: ScheduleResult | None = None
+    failure: Failure | None = None
+    waiting: WaitingPod | None = None
+    #: `Cache.external_changes` when the chosen node was last found to fit.
+    seen: int = 0
+    #: Whether the attempt is part of the cycle of a pod group.
+    member: bool = False
+    #: Sequence number of the node table's change log when the cycle began.
+    sequence: int = 0
+    #: An unexpected exception, which is a bug of the engine or of a plugin.
+    fault: BaseException | None = None
+    #: CPU time of the cycle in seconds; 0 if it was too short to be measured.
+    cost: float = 0.0
+    #: The algorithm that runs `framework`.
+    algorithm: SchedulingAlgorithm | None = None
+    #: Seconds that the binding cycle has spent so far in Permit, PreBind and Bind.
+    binding_seconds: dict[str, float] | None = None
+
+    @property
+    def node_name(self) -> str:
+        """Return the name of the chosen node."""
+        assert self.result is not None
+        return self.result.node_name
+
+    @property
+    def ended_before_filter(self) -> bool:
+        """Whether the cycle ended before Filter, or its end is unknown (no diagnosis)."""
+        if self.chosen is not None:
+            return False
+        diagnosis = None if self.failure is None else self.failure.diagnosis
+        return diagnosis is None or bool(diagnosis.pre_filter_message)

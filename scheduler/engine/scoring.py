@@ -16,22 +16,20 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.cache.change_log import Changes, PickedRows
+from scheduler.engine.columnar_calls import SCORE_ROWS, call_rows
+from scheduler.engine.cycle_time import Stopwatch, no_stopwatch
 from scheduler.engine.followed_scores import FollowedScores
-from scheduler.engine.metrics import Stopwatch, no_stopwatch
-from scheduler.engine.plugin_calls import (
+from scheduler.engine.plugin_calls import NORMALIZE_SCORES, SCORE, CallErrors, call
+from scheduler.engine.plugin_slots import ScoreSlot
+from scheduler.engine.result_cache import CachedResult
+from scheduler.engine.row_columns import (
     FEW_ROWS,
     FEW_VALUES,
-    NORMALIZE_SCORES,
-    SCORE,
-    SCORE_ROWS,
-    CallErrors,
-    call,
-    call_rows,
+    INFEASIBLE,
+    changed_rows,
+    rows_index,
+    spread,
 )
-from scheduler.engine.plugin_slots import ScoreSlot, changed_rows, score_slots
-from scheduler.engine.result_cache import CachedResult
-from scheduler.engine.row_columns import INFEASIBLE, rows_index, spread
-from scheduler.engine.runtime import Framework
 from scheduler.engine.score_range import are_final, highest_score
 from scheduler.engine.sums import replace_sums, sums_of, weighted
 from scheduler.engine.ties import Ties
@@ -52,11 +50,14 @@ class Scoring:
     """Runs Score and NormalizeScore of one profile."""
 
     def __init__(
-        self, framework: Framework, table: NodeTable, stopwatch: Stopwatch | None = None
+        self,
+        slots: Sequence[ScoreSlot],
+        table: NodeTable,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
         self._table = table
         self._stopwatch = stopwatch or no_stopwatch()
-        self.slots = score_slots(framework)
+        self.slots = slots
         #: Plugins whose raw scores are cached by signature.
         self.reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._uncacheable = tuple(slot for slot in self.slots if not slot.reusable)

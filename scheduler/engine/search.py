@@ -15,10 +15,10 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.attendance import NOBODY
+from scheduler.engine.cycle_time import Stopwatch, no_stopwatch
 from scheduler.engine.diagnosis import Diagnosis, FitError, RejectedRows, TableStatuses
 from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.filtering import Filtering
-from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.node_statuses import NodeStatuses
 from scheduler.engine.nominated_pods_fit import NominatedPodsFit, NominatedRows
 from scheduler.engine.pre_filter import PreFilterNodes, rejected_by_pre_filter
@@ -73,7 +73,7 @@ class Search:
         self._framework = framework
         self._table = table
         self._stopwatch = stopwatch or no_stopwatch()
-        self.filtering = Filtering(framework, table, self._stopwatch)
+        self.filtering = Filtering(framework.filter_slots, table, self._stopwatch)
         self.results = ResultCache()
         self._nominated = NominatedRows(table, nominator)
         self._nominated_fits = RowCache(table, NominatedPodsFit)

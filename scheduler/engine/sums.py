@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.cache.change_log import PickedRows
-from scheduler.engine.plugin_calls import FEW_VALUES
+from scheduler.engine.row_columns import FEW_VALUES
 from scheduler.framework import Int64Column, Rows
 
 Parts = Sequence[tuple[int, Int64Column]]

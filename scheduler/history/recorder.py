@@ -11,13 +11,13 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from scheduler.cache import NodeTable
 from scheduler.engine import Attempt, Failure
+from scheduler.engine.cycle_time import NOT_RUN
 from scheduler.engine.diagnosis import (
     Diagnosis,
     RejectionGroup,
     rejection_group,
     status_reasons,
 )
-from scheduler.engine.metrics import NOT_RUN
 from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import Scoring

@@ -15,7 +15,7 @@ import structlog
 
 from scheduler.engine import Attempt
 from scheduler.framework import Clock, QueuedPodInfo
-from scheduler.service.gate_reporter import message_class
+from scheduler.service.rejection_messages import message_class
 
 _log = structlog.get_logger(__name__)
 

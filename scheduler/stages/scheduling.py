@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from scheduler.engine import Engine, Evaluator, Framework
-from scheduler.engine.cycle_budget import CycleBudget
+from scheduler.engine.cycle_time import CycleBudget
 from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import ActionType, QueuedPodInfo, Status

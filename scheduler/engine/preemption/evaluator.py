@@ -24,7 +24,7 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import fit_message, rows_for_code, status_reasons
 from scheduler.engine.nominated_pods_fit import NominatedRows
-from scheduler.engine.plugin_slots import POD_COLUMNS, FilterSlot, filter_slots, named_versions
+from scheduler.engine.plugin_slots import POD_COLUMNS, FilterSlot, named_versions
 from scheduler.engine.preemption.candidates import importance, pick_one_node
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
 from scheduler.engine.preemption.disruption_units import DisruptionUnits
@@ -96,7 +96,7 @@ class Evaluator:
         self._random = random
         self._own = frozenset(own_schedulers)
         self._observe = observe
-        self._slots = filter_slots(framework)
+        self._slots = framework.filter_slots
         self._table_only = tuple(filter(_depends_only_on_table, self._slots))
         self._followers = framework.pod_followers
         self._screening = Screening(framework, table)

@@ -279,7 +279,7 @@ def _rank(
     node: str,
 ) -> _Ranking:
     """Score the feasible nodes without caches. Raises AttemptError if a plugin fails."""
-    scoring = Scoring(framework, table)
+    scoring = Scoring(framework.score_slots, table)
     if scoring.slots:
         framework.run_pre_score(state, pod, table, feasible)
     columns: dict[str, tuple[Int64Column, Int64Column, Int64Column]] = {}

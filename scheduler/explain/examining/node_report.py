@@ -14,9 +14,9 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import status_reasons
 from scheduler.engine.errors import AttemptError
-from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.engine.plugin_calls import call_filter, run_synchronously
 from scheduler.engine.rejection_details import RejectionDetails
-from scheduler.engine.runtime import Framework, call_filter
+from scheduler.engine.runtime import Framework
 from scheduler.explain.examining.examination import examine_for, new_state
 from scheduler.explain.records import Examination, NodeCheck, NodeReport, ResourceRoom
 from scheduler.framework import CycleState, Nominator, Status

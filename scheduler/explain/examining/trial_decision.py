@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.api.pod import Pod
-from scheduler.engine.cycle_budget import CycleBudgetError
 from scheduler.engine.diagnosis import Diagnosis
 from scheduler.engine.engine import Engine
-from scheduler.engine.errors import AttemptError, failed
+from scheduler.engine.errors import AttemptError, CycleBudgetError, failed
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import (

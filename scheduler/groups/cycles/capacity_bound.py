@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.engine.attempt import Attempt
+from scheduler.engine.schedule_one import Attempt
 from scheduler.framework import Rows
 
 

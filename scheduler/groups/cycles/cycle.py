@@ -22,10 +22,10 @@ from typing import Final
 import numpy as np
 
 from scheduler.engine import failure
-from scheduler.engine.attempt import Attempt
 from scheduler.engine.engine import Engine
 from scheduler.engine.failure import Failure
 from scheduler.engine.repetition import Repetition
+from scheduler.engine.schedule_one import Attempt
 from scheduler.engine.template_capacity import GroupBound
 from scheduler.framework import QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule

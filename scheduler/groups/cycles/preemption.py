@@ -22,15 +22,15 @@ from typing import Any, Final
 import numpy as np
 
 from scheduler.api.pod import Pod
-from scheduler.engine.attempt import Attempt
-from scheduler.engine.cycle_budget import CycleBudgetError
 from scheduler.engine.domains import Domains, possible
 from scheduler.engine.engine import Engine
+from scheduler.engine.errors import CycleBudgetError
 from scheduler.engine.plugin_slots import FilterSlot
 from scheduler.engine.preemption.candidates import importance
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
 from scheduler.engine.reserved_room import ReservedRoom, reservations, reserved_among
 from scheduler.engine.runtime import Framework
+from scheduler.engine.schedule_one import Attempt
 from scheduler.framework import Int64Column, PotentialVictims, QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupPreemptionPlugin, GroupToSchedule
 from scheduler.framework.preemption import Candidate

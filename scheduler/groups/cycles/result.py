@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.engine.attempt import Attempt
 from scheduler.engine.failure import Failure
+from scheduler.engine.schedule_one import Attempt
 from scheduler.engine.template_capacity import GroupBound
 from scheduler.framework import QueuedPodInfo
 from scheduler.framework.grouping import GroupOutcome

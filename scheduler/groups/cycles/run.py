@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.attempt import Attempt
 from scheduler.engine.engine import Engine
 from scheduler.engine.repetition import same_template
+from scheduler.engine.schedule_one import Attempt
 from scheduler.engine.template_capacity import Template, TemplateCapacities
 from scheduler.framework import CycleState, Int64Column, QueuedPodInfo, Rows
 from scheduler.groups.cycles.capacity_bound import CapacityBound

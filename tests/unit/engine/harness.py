@@ -16,7 +16,7 @@ from config import ResolvedProfile
 from scheduler.api import Node, Pod, PodSignatures
 from scheduler.cache import Cache
 from scheduler.engine import Attempt, Engine, Framework, SchedulingAlgorithm
-from scheduler.engine.cycle_budget import CycleBudget
+from scheduler.engine.cycle_time import CycleBudget
 from scheduler.engine.metrics import NoMetrics
 from scheduler.framework import (
     EXTENSION_POINTS,

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.cycle_budget import CycleBudget, CycleBudgetError
+from scheduler.engine.cycle_time import CycleBudget
+from scheduler.engine.errors import CycleBudgetError
 from scheduler.engine.failure import REASON_SCHEDULER_ERROR, SET_ASIDE
 from scheduler.engine.overruns import FIRST_PAUSE, MAX_BUDGET_FACTOR, MAX_PAUSE, Overruns
 from scheduler.framework import QueuedPodInfo, unschedulable

@@ -132,7 +132,7 @@ class Cluster:
         self.entry.rejected_by[:NODES] = 0
 
     def scoring(self) -> Scoring:
-        return Scoring(self.world.framework, self.table)
+        return Scoring(self.world.framework.score_slots, self.table)
 
     def normalize(self, state: Any, pod: Any, table: Any, rows: Any, scores: Any) -> Any:
         return error("no") if self.normalizing_fails else scores * 100 // max(scores.max(), 1)

@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from devtools.report import longest_chain
 from tests.unit.repository.tree import ROOT
 
 PACKAGES: Final = (
@@ -93,3 +94,9 @@ def test_what_a_package_exports_is_listed_and_exists(name: str) -> None:
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_package_says_what_it_is_for(name: str) -> None:
     assert (importlib.import_module(name).__doc__ or "").strip()
+
+
+@pytest.mark.parametrize(("package", "depth"), [("scheduler.engine", 9), ("scheduler.service", 6)])
+def test_chains_of_imports_stay_short(package: str, depth: int) -> None:
+    chain = longest_chain(package)
+    assert len(chain) <= depth, chain

@@ -21,8 +21,8 @@ from scheduler.service.gate_reporter import (
     MAX_PER_TURN,
     NUMBERS_PERIOD,
     GateReporter,
-    message_class,
 )
+from scheduler.service.rejection_messages import message_class
 from scheduler.service.status_writer import POD_SCHEDULED, StatusWriter
 from tests.unit.engine.harness import Clock, plugin
 from tests.unit.queue.doubles import make_pod

@@ -1,4 +1,4 @@
-"""The CPU time budget of a scheduling cycle, and the exception that ends a cycle over budget.
+"""The time of a scheduling cycle: its budget of CPU time, and what each extension point takes.
 
 Whoever creates a pod determines how long its cycle takes: thousands of affinity terms or resource
 names are valid. A cycle is not preemptible, so everything else waits for it. The engine checks the
@@ -15,29 +15,26 @@ from __future__ import annotations
 
 import math
 import types
+from array import array
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
-from scheduler.engine.errors import AttemptError
-from scheduler.framework import error
+from scheduler.engine.errors import AttemptError, CycleBudgetError
+from scheduler.engine.metrics import POINTS, EngineMetrics, NoMetrics
 
 T = TypeVar("T")
+
+_FILTERING: Final = tuple(map(POINTS.index, ("PreFilter", "Filter")))
+_SCORING: Final = (*_FILTERING, *map(POINTS.index, ("PreScore", "Score")))
+NOT_RUN: Final = array("f", [-1.0] * len(POINTS))
+"""`Stopwatch.seconds` of a cycle that ran no extension point."""
 
 NOTICEABLE_SHARE: Final = 0.02
 """The CPU time of cycles shorter than this share of the budget (10 ms of 500 ms) is not read: most
 cycles are that short, and the system call would cost each of them."""
 _FRESH: Final = 0.005
 """Maximum age, in seconds of wall time, of a CPU clock reading that is used as a cycle's start."""
-
-
-class CycleBudgetError(AttemptError):
-    """Raised when a cycle has exceeded its budget; the pod is then set aside for a while."""
-
-    def __init__(self, used: float, limit: float) -> None:
-        super().__init__(error(f"the scheduling cycle used {used:.3f}s of {limit:.3f}s"))
-        self.used = used
-        self.limit = limit
 
 
 class CycleBudget:
@@ -159,3 +156,102 @@ class CycleBudget:
                 step = partial(cycle.send, (yield awaited))
             except BaseException as cause:  # noqa: BLE001 - handed on to the cycle: cancellation
                 step = partial(cycle.throw, cause)
+
+
+class Stopwatch:
+    """Measures the extension points and plugins of one profile."""
+
+    __slots__ = ("budget", "cycle", "metrics", "monotonic", "points", "profile", "seconds")
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        metrics: EngineMetrics,
+        profile: str,
+        budget: float,
+        cycle: CycleBudget | None = None,
+    ) -> None:
+        self.monotonic = monotonic
+        self.metrics = None if type(metrics) is NoMetrics else metrics
+        self.profile = profile
+        #: Seconds per cycle from which on a scalar plugin is reported as over budget.
+        self.budget = budget
+        #: The CPU time budget of the current cycle.
+        self.cycle = cycle or CycleBudget(monotonic, float("inf"))
+        #: Context managers that measure one run of an extension point, by its label.
+        self.points: Final = {
+            label: PointTimer(self, label, index) for index, label in enumerate(POINTS)
+        }
+        #: For each of `POINTS` the duration of its last run in the current cycle; negative: none.
+        self.seconds = NOT_RUN[:]
+
+    def begin(self) -> None:
+        """Reset the durations at the start of a cycle."""
+        self.seconds[:] = NOT_RUN
+
+    def repeated(self, *, scored: bool) -> None:
+        """Note that the points up to the choice of a node took no time, since nothing ran."""
+        for index in _SCORING if scored else _FILTERING:
+            self.seconds[index] = 0.0
+
+    def rows(self, plugin: str, point: str, count: int, started: float | None) -> None:
+        """Report a columnar call on `count` rows; `started` is None unless the cycle is sampled."""
+        if self.metrics is None:
+            return
+        self.metrics.evaluated(plugin, point, self.profile, count)
+        if started is not None:
+            self.metrics.plugin(plugin, point, "Success", self.monotonic() - started)
+
+    def scalar(self, plugin: str, point: str, seconds: float) -> None:
+        """Report the time of a scalar plugin over all nodes of a cycle, if it is over budget."""
+        if seconds > self.budget and self.metrics is not None:
+            self.metrics.over_budget(plugin, point, self.profile, seconds)
+
+
+class PointTimer:
+    """Context manager that measures runs of one extension point, within the cycle's budget.
+
+    It is shared by all cycles of a profile, because they run one at a time.
+    """
+
+    __slots__ = ("_index", "_point", "_stopwatch", "started", "status")
+
+    def __init__(self, stopwatch: Stopwatch, point: str, index: int) -> None:
+        self._stopwatch = stopwatch
+        self._point = point
+        self._index = index
+        #: Monotonic time of the last run.
+        self.started = 0.0
+        #: The status label to report, unless the block raises AttemptError (`Error`).
+        self.status = "Success"
+
+    def __enter__(self) -> Self:
+        """Start measuring. Raises CycleBudgetError if the cycle has exceeded its budget."""
+        stopwatch = self._stopwatch
+        cycle = stopwatch.cycle
+        self.status = "Success"
+        if stopwatch.metrics is None and cycle.deadline == math.inf:
+            # Nobody reads a duration. In virtual time, it is 0 in any case.
+            return self
+        self.started = now = stopwatch.monotonic()
+        if now > cycle.deadline:
+            cycle.check_cpu_time(now)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Report the duration."""
+        stopwatch = self._stopwatch
+        metrics = stopwatch.metrics
+        if metrics is None:
+            stopwatch.seconds[self._index] = 0.0
+        else:
+            seconds = stopwatch.monotonic() - self.started
+            stopwatch.seconds[self._index] = seconds
+            failed = kind is not None and issubclass(kind, AttemptError)
+            status = "Error" if failed else self.status
+            metrics.extension_point(self._point, status, stopwatch.profile, seconds)
+
+
+def no_stopwatch() -> Stopwatch:
+    """Return a stopwatch that measures nothing; its clock always reads 0."""
+    return Stopwatch(lambda: 0.0, NoMetrics(), "", float("inf"))
