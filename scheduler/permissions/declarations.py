@@ -13,6 +13,7 @@ from typing import Any, Final
 from scheduler.client import client_authorities
 from scheduler.client.custom_resources import resource_of
 from scheduler.client.resources import NODES, PODS
+from scheduler.explain.records.page_table import PAGES
 from scheduler.framework import Permission
 from scheduler.permissions.state import FOLLOWING
 
@@ -75,7 +76,7 @@ def explainer(lease: tuple[str, str]) -> tuple[Permission, ...]:
     name, namespace = lease
     return (
         Permission(
-            urls=tuple(f"/debug/{page}" for page in EXPLAINED),
+            urls=tuple(PAGES),
             verbs=("get",),
             purpose="kubestow explain, queue and top about all namespaces and nodes",
             without="there are answers about namespaces whose pods the user may get",
@@ -103,19 +104,6 @@ def explainer(lease: tuple[str, str]) -> tuple[Permission, ...]:
         ),
     )
 
-
-EXPLAINED: Final = (
-    "decisions",
-    "explain",
-    "gang",
-    "gangs",
-    "node",
-    "nodes",
-    "queue",
-    "summary",
-    "waiting",
-)
-"""The debug pages that `kubestow explain` and the like read."""
 
 BRIDGE: Final = (
     Permission(

@@ -7,7 +7,6 @@ or a value out of bounds is refused by the local server. All questions read only
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 Check = Callable[[str, str], str]
@@ -23,14 +22,6 @@ class QuestionError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question: the page of the scheduler that answers it, and its parameters."""
-
-    path: str
-    parameters: Mapping[str, Check] = field(default_factory=dict)
 
 
 def _number(low: int, high: int) -> Check:
@@ -49,39 +40,31 @@ def _text(name: str, text: str) -> str:
     return text
 
 
-QUESTIONS: Final[Mapping[str, Question]] = {
-    "summary": Question("/debug/summary", {"rows": _number(0, 100)}),
-    "queue": Question("/debug/queue", {"namespace": _text, "limit": _number(1, 1000)}),
-    "waiting": Question(
-        "/debug/waiting",
-        {
-            "namespace": _text,
-            "owner": _text,
-            "cause": _text,
-            "words": _text,
-            "groups": _number(0, 200),
-            "limit": _number(0, 500),
-        },
-    ),
-    "gangs": Question("/debug/gangs", {"namespace": _text, "limit": _number(1, 1000)}),
-    "explain": Question(
-        "/debug/explain",
-        {
-            "pod": _text,
-            "nodes": _number(0, 1000),
-            "examples": _number(0, 1000),
-            "remedies": _text,
-            "limit": _number(1, 20),
-        },
-    ),
-    "decisions": Question(
-        "/debug/decisions",
-        {"pod": _text, "limit": _number(1, 500), "since": _number(0, 999_999_999)},
-    ),
-    "nodes": Question("/debug/nodes", {"limit": _number(1, 500), "from": _number(0, 10**8)}),
-    "shadow": Question("/debug/shadow"),
-    "node": Question("/debug/node", {"name": _text, "pods": _number(0, 1000)}),
+QUESTIONS: Final[Mapping[str, Mapping[str, Check]]] = {
+    "summary": {"rows": _number(0, 100)},
+    "queue": {"namespace": _text, "limit": _number(1, 1000)},
+    "waiting": {
+        "namespace": _text,
+        "owner": _text,
+        "cause": _text,
+        "words": _text,
+        "groups": _number(0, 200),
+        "limit": _number(0, 500),
+    },
+    "gangs": {"namespace": _text, "limit": _number(1, 1000)},
+    "explain": {
+        "pod": _text,
+        "nodes": _number(0, 1000),
+        "examples": _number(0, 1000),
+        "remedies": _text,
+        "limit": _number(1, 20),
+    },
+    "decisions": {"pod": _text, "limit": _number(1, 500), "since": _number(0, 999_999_999)},
+    "nodes": {"limit": _number(1, 500), "from": _number(0, 10**8)},
+    "shadow": {},
+    "node": {"name": _text, "pods": _number(0, 1000)},
 }
+"""The parameters of each page under `/debug/`, with their checks."""
 
 
 def checked(name: str, pairs: Sequence[tuple[str, str]]) -> tuple[str, dict[str, str]]:
@@ -93,14 +76,14 @@ def checked(name: str, pairs: Sequence[tuple[str, str]]) -> tuple[str, dict[str,
     >>> checked("queue", [("limit", "10")])
     ('/debug/queue', {'limit': '10'})
     """
-    question = QUESTIONS.get(name)
-    if question is None:
+    parameters = QUESTIONS.get(name)
+    if parameters is None:
         raise QuestionError(404, "there is no such question")
     query: dict[str, str] = {}
     for key, text in pairs:
-        check = question.parameters.get(key)
+        check = parameters.get(key)
         if check is None or key in query:
-            known = ", ".join(question.parameters)
+            known = ", ".join(parameters)
             raise QuestionError(400, f"{name} takes each of these parameters once: {known}")
         query[key] = check(key, text)
-    return question.path, query
+    return f"/debug/{name}", query

@@ -1,8 +1,8 @@
 """Users who may not read all debug pages, and what they get instead: answers about one namespace.
 
 Who may not get `/debug/explain` may still be allowed to get pods of a namespace. They get the pages
-in `PAGES` for that namespace. `restrict` builds such a page anew from the fields that are named
-here, so that a field that is added to a record is left out until somebody decides about it:
+that have a `namespace` in `PAGES`, for that one. `restrict` builds such a page anew from the fields
+named here, so that a field that is added to a record is left out until somebody decides about it:
 
 - of pods of the namespace the state, the plugins and codes, times, and numbers of nodes, all of
   which their conditions and events have as well;
@@ -41,25 +41,9 @@ from scheduler.explain.records import (
     WaitingPage,
     WaitingPod,
 )
+from scheduler.explain.records.page_table import PAGES
 from scheduler.explain.records.story import tell
 from scheduler.sanitizing.vocabulary import known_words_only
-
-
-def _of_pod(query: Mapping[str, str]) -> str:
-    return query.get("pod", "").partition("/")[0]
-
-
-def _of_namespace(query: Mapping[str, str]) -> str:
-    return query.get("namespace", "")
-
-
-PAGES: Final[Mapping[str, Callable[[Mapping[str, str]], str]]] = {
-    "/debug/decisions": _of_pod,
-    "/debug/explain": _of_pod,
-    "/debug/queue": _of_namespace,
-    "/debug/waiting": _of_namespace,
-}
-"""The pages that are served for one namespace, and the namespace that a query is about."""
 
 PARAMETERS: Final = frozenset(
     {"pod", "namespace", "nodes", "examples", "limit", "since", "groups", "owner", "cause", "words"}
@@ -99,8 +83,8 @@ def namespace_of(path: str, query: Mapping[str, str]) -> str:
     >>> namespace_of("/debug/explain", {"pod": "team-a/web"}), namespace_of("/debug/queue", {})
     ('team-a', '')
     """
-    find = PAGES.get(path)
-    found = "" if find is None else find(query)
+    entry = PAGES.get(path)
+    found = "" if entry is None or entry.namespace is None else entry.namespace(query)
     return found if _NAMESPACE.fullmatch(found) else ""
 
 

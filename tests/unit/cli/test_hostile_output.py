@@ -19,13 +19,9 @@ from scheduler.cli.exit_codes import UNREACHABLE, CommandError
 from scheduler.cli.main import COMMANDS
 from scheduler.cli.shadow_following import End
 from scheduler.explain.records import (
-    ExplainPage,
-    GroupList,
-    GroupPage,
-    QueuePage,
-    SummaryPage,
     WhatIfResult,
 )
+from scheduler.explain.records.page_table import PAGES
 from scheduler.explain.records.shadow import ShadowSummary
 from scheduler.offline.judgement import Judgement
 from scheduler.offline.replay import Replay
@@ -36,13 +32,8 @@ HOSTILE: Final = (
     "a\x1b]0;title\x07 b\x9b2J \x9d0;x\x9c \x7f \r\n \u202eback\u2066 \u200b \u2028 \ufeff "
     "\U000e0041 \x00"
 )
-PAGES: Final[dict[str, Any]] = {
-    "/debug/explain": ExplainPage,
-    "/debug/gang": GroupPage,
-    "/debug/gangs": GroupList,
-    "/debug/queue": QueuePage,
-    "/debug/summary": SummaryPage,
-    "/debug/whatif": WhatIfResult,
+RECORDS: Final[dict[str, Any]] = {path: entry.record for path, entry in PAGES.items()} | {
+    "/debug/whatif": WhatIfResult
 }
 ASKING: Final = {
     "explain": (["explain", "a/b"], ["explain", "a/b", "-v", "--history"], ["explain", "a/b",
@@ -103,7 +94,7 @@ def answers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Let every request be answered with a page in which every text is hostile."""
 
     def answer(_: Endpoint, path: str, *__: object, **___: object) -> bytes:
-        page = filled(PAGES[path], lambda _: HOSTILE, variant=request.param)
+        page = filled(RECORDS[path], lambda _: HOSTILE, variant=request.param)
         return msgspec.json.encode(page)
 
     monkeypatch.setattr(Endpoint, "get", answer)
