@@ -40,6 +40,9 @@ VOLUMES_PER_NODE: Final = 39
 BOUND: Final = {"status": {"phase": "Bound"}}
 SETTLE_SECONDS: Final = 2.0
 PATIENCE_SECONDS: Final = 300.0
+QUIET_SECONDS: Final = 15.0
+"""A shadow that judges nothing for this long has judged everything that it can, on a busy machine
+too."""
 RESTART_SECONDS: Final = 60.0
 WRITERS: Final = 8
 """Pods that are created at a time; one after the other would be too slow for a high rate."""
@@ -122,6 +125,7 @@ def run(plan: Plan, directory: Path) -> Outcome:
             outcome.cpu = {name: after[name] - before[name] for name in pids}
             outcome.memory = {name: resident(pid) for name, pid in pids.items()}
             if shadow is not None:
+                until_judged(directory, len(pods))
                 outcome.summary, outcome.judged = _end(shadow, directory)
         force.stop()
     requests = requests_of(log)
@@ -306,6 +310,22 @@ def until_bound(plane: ControlPlane, count: int) -> int:
     return count
 
 
+def until_judged(directory: Path, count: int) -> None:
+    """Wait until the shadow has judged this many pods, or judges no more of them.
+
+    Where the API server starts anew, some pods are never judged.
+    """
+    before, end = -1, 0.0
+    while True:
+        judged = (directory / "shadow.jsonl").read_bytes().count(b"\n")
+        now = time.monotonic()
+        if judged != before:
+            before, end = judged, now + QUIET_SECONDS
+        if judged >= count or now > end:
+            return
+        time.sleep(0.1)
+
+
 def _cpu(pids: Mapping[str, int]) -> dict[str, float]:
     return {name: cpu_seconds(pid) for name, pid in pids.items()}
 
@@ -314,7 +334,7 @@ def _end(
     shadow: subprocess.Popen[bytes], directory: Path
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     shadow.send_signal(signal.SIGINT)
-    shadow.wait(60)
+    shadow.wait()
     lines = (directory / "shadow.jsonl").read_text().splitlines()
     *judged, summary = map(json.loads, lines)
     return summary, judged

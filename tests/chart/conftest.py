@@ -67,7 +67,7 @@ class Helm:
             env={"HOME": str(self._directory), "PATH": os.environ["PATH"]},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
 

@@ -208,7 +208,7 @@ def test_a_shadow_of_the_chart_follows_with_its_own_rights(
             place_a_pod(server, port)
         finally:
             process.terminate()
-        printed, _ = process.communicate(timeout=60)
+        printed, _ = process.communicate(timeout=600)
     assert process.returncode == 0
     assert json.loads(printed)["judged"] == 1
     helm.run("uninstall", "shadow", "-n", namespace, "--kubeconfig", str(server.kubeconfig))

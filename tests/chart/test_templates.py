@@ -62,7 +62,7 @@ def neutral(document: Document) -> Document:
 def kustomize(folder: Path) -> list[Document]:
     """Return what `kubectl apply -k` would apply."""
     command = [str(Binaries.find().kubectl), "kustomize", str(folder)]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    built = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True).stdout
     return list(yaml.safe_load_all(built))
 
 

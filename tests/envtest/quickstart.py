@@ -56,7 +56,7 @@ def execute(server: ControlPlane, command: str, *tools: Path) -> str:
         },
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, f"{command}: {done.stderr}"

@@ -82,7 +82,7 @@ class Site:
         line = ["queue", "-o", "json", f"--kubeconfig={kubeconfig}"]
         return subprocess.run(
             [sys.executable, "-m", "scheduler", *line],
-            capture_output=True, text=True, check=False, timeout=60,
+            capture_output=True, text=True, check=False, timeout=600,
         )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ OBJECTS: dict[str, dict[str, Any]] = {
 def submit(kubectl: Path, kubeconfig: Path, file: Path, call: list[str]) -> tuple[int, str, str]:
     done = subprocess.run(
         [str(kubectl), "--kubeconfig", str(kubeconfig), *call, "-f", str(file), "--dry-run=server"],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=600,
         env={**os.environ, "HOME": str(file.parent)},
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr

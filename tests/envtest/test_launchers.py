@@ -235,7 +235,7 @@ def test_the_default_plugins_of_scheduler_plugins_are_refused_with_what_to_use(
     file.write_text(yaml.safe_dump(document))
     done = subprocess.run(
         [binary(tmp_path, "/bin/kube-scheduler"), f"--config={file}"],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=600,
         env={"PATH": os.defpath, "PYTHONPATH": str(Path.cwd())},
     )  # fmt: skip
     assert done.returncode == 1

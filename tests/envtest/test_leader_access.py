@@ -75,7 +75,7 @@ class Site:
                 sys.executable, "-m", "scheduler", *arguments, f"--lease={NAMESPACE}/reached",
                 f"--kubeconfig={kubeconfig or self.control_plane.kubeconfig}",
             ],
-            capture_output=True, text=True, check=False, timeout=60,
+            capture_output=True, text=True, check=False, timeout=600,
         )  # fmt: skip
 
 

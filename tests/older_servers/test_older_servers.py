@@ -36,7 +36,7 @@ def kubestow(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command of kubestow."""
     return subprocess.run(
         [sys.executable, "-m", "scheduler", *arguments],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
 
 

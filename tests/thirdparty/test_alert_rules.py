@@ -84,7 +84,7 @@ class Story:
             input=json.dumps(scenario),
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -27,7 +27,7 @@ def _problems(document: Document) -> list[str]:
         input=json.dumps(document),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=True,
     )
     return done.stdout.splitlines()

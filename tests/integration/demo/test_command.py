@@ -23,7 +23,7 @@ from scheduler.cli.demo import command
 from scheduler.cli.main import program
 from simulator.demos.morning.objects import SCHEDULER
 
-LIMIT = 300
+LIMIT = 600
 """Seconds after which a run counts as hung."""
 TOTALS = re.compile(r"kubestow demo: (\d+) bound, (\d+) waiting")
 LAST = "kubestow demo: 203 bound, 6 waiting"

@@ -212,7 +212,7 @@ def test_the_api_server_announces_itself_serves_and_stops(tmp_path: Path) -> Non
         written = yaml.safe_load(kubeconfig.read_text())
         assert written["clusters"][0]["cluster"]["server"] == url
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=300) == 0
+        assert process.wait(timeout=600) == 0
     finally:
         process.kill()
         process.stdout.close()

@@ -53,7 +53,7 @@ def test_bash_completes_with_the_installed_script(tmp_path: Path) -> None:
         f'_kubestow_completion {program}; printf "%s\\n" "${{COMPREPLY[@]}}"; complete -p kubestow'
     )
     ended = subprocess.run(
-        ["bash", "--norc", "-c", lines], capture_output=True, text=True, check=True, timeout=60
+        ["bash", "--norc", "-c", lines], capture_output=True, text=True, check=True, timeout=600
     )
     assert ended.stderr == ""
     assert ended.stdout.splitlines() == [
@@ -87,6 +87,6 @@ def test_bash_completes_with_the_answers_of_the_real_program(
         f'_kubestow_completion {program}; printf "%s\\n" "${{COMPREPLY[@]}}"'
     )
     ended = subprocess.run(
-        ["bash", "--norc", "-c", lines], capture_output=True, text=True, check=True, timeout=60
+        ["bash", "--norc", "-c", lines], capture_output=True, text=True, check=True, timeout=600
     )
     assert (ended.stderr, ended.stdout.split()) == ("", expected)

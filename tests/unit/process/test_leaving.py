@@ -60,7 +60,7 @@ def ending(start: str, grace: float) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", BUSY.format(start=start, grace=grace)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
 
@@ -97,6 +97,6 @@ def test_a_module_that_waits_at_the_start_does_not_keep_the_process_from_ending(
         try:
             assert process.stdout.readline() == "imported so far\n"
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=60) == 0
+            assert process.wait(timeout=600) == 0
         finally:
             process.kill()

@@ -16,6 +16,8 @@ HEADLESS: Final = re.compile(
 )
 """Openings without a subject, which send the reader looking for one."""
 
+CHILD_SECONDS: Final = 600
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -32,11 +34,23 @@ class Forms:
     caught: list[tuple[str, str | None]] = field(default_factory=list)
     """Place of each exception handler, and the name that it gives to the exception."""
 
+    waits: list[tuple[str, float]] = field(default_factory=list)
+    """Place of each wait for a child process with a limit, and the limit in seconds."""
+
     def read(self, path: str, text: str) -> None:
         """Add the facts about a file."""
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ExceptHandler):
                 self.caught.append((f"{path}:{node.lineno}", node.name))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr in ("run", "communicate", "check_output", "check_call"):
+                    self.waits.extend(
+                        (f"{path}:{each.value.lineno}", float(each.value.value))
+                        for each in node.keywords
+                        if each.arg == "timeout"
+                        and isinstance(each.value, ast.Constant)
+                        and isinstance(each.value.value, int | float)
+                    )
             elif isinstance(node, Function | ast.ClassDef | ast.Module):
                 place = f"{path}:{getattr(node, 'lineno', 1)}"
                 if docstring := ast.get_docstring(node, clean=False):
@@ -52,6 +66,7 @@ def forms() -> Forms:
             found.read(path, text)
     assert found.docstrings
     assert found.caught
+    assert found.waits
     return found
 
 
@@ -70,5 +85,15 @@ def test_a_caught_exception_is_called_error(forms: Forms) -> None:
         f"{place}: {name}"
         for place, name in forms.caught
         if name in ("e", "ex", "exc", "err", "exception", "problem", "fault")
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_a_child_process_of_a_test_may_take_ten_minutes(forms: Forms) -> None:
+    """A limit tells a hang from the end; a busy machine reaches a shorter one now and then."""
+    found = [
+        f"{place}: {seconds:g} s"
+        for place, seconds in forms.waits
+        if place.startswith("tests/") and seconds < CHILD_SECONDS
     ]
     assert not found, "\n".join(found)

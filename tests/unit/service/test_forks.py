@@ -47,7 +47,7 @@ print("the scheduler goes on")
 def test_the_copy_ends_at_once_and_the_plugin_is_named() -> None:
     # In a process of its own: the copies of this one are not to be ended from now on.
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=600
     )
     assert (done.returncode, done.stdout) == (0, "the scheduler goes on\n"), done.stderr
     assert done.stderr.startswith("plugin example.com/Forks at Filter (")
