@@ -110,7 +110,9 @@ def _type(field: dict[str, Any]) -> str:
     if "anyOf" in field:
         return " or ".join(_type(each) for each in field["anyOf"])
     if "$ref" in field:
-        name = field["$ref"].rpartition("/")[2]
+        record = field["$ref"].rpartition("/")[2]
+        # A page stands under its kind.
+        name = {each.__name__: kind for kind, each in kinds().items()}.get(record, record)
         return f"[{name}](#{name.lower()})"
     if field.get("type") == "array":
         return (

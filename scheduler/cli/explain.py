@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
 from scheduler.cli.modes import ModalCommand
-from scheduler.cli.pod_names import namespace_for, no_such_pod, one_name, without_kind
+from scheduler.cli.pod_names import (
+    namespace_for,
+    no_such_pod,
+    one_name,
+    owner_named,
+    without_kind,
+)
 from scheduler.sanitizing.escaping import escaped_json
 
 if TYPE_CHECKING:
@@ -21,7 +27,7 @@ SEARCHES: Final = ("quick", "all", "none")
 """As of `RemedySearch`, which is not imported for `--help`."""
 
 HELP: Final = """\
-Say why a pod is pending, or why it is on its node; with --group, why a pod group waits.
+Say why a pod is pending, or why it is on its node; the same of all pods of a Deployment or Job.
 
 Of a pending pod: where it stands, why no node takes it, what would wake it, and when it is tried
 again at the latest; then what would have to change, the least first, each tried on the live
@@ -30,6 +36,9 @@ plugin preferred the next best node. Where a decision is not remembered, the ans
 
 The running scheduler works this out when asked, from what it knows at that moment; nothing is
 scheduled, evicted or remembered. Reserve and Permit are not tried.
+
+Of an owner of pods (deployment/web, job/sort, NAMESPACE/KIND/NAME): how many have a node, and how
+many wait, those that wait for the same once, with the pod that has waited longest.
 
 Of a pod in a pod group, the group comes first: its members by state, its last attempt and the next
 one, for how many of its pods there is room, by template, resource and topology domain, and what is
@@ -45,6 +54,7 @@ The leader is found by its Lease and asked through the API server, as the user o
 \b
 Examples:
   kubestow explain default/web-0
+  kubestow explain deployment/web -n shop       all its pods, by what they wait for
   kubestow explain web-0 -n shop -v             with tables: nodes, reasons, scores
   kubestow explain default/web-0 --node n7      why not n7, and what it lacks
   kubestow explain default/web-0 --history      every attempt that is remembered
@@ -53,7 +63,7 @@ Examples:
 
 
 @click.command("explain", cls=ModalCommand, help=HELP, short_help="Show why a pod is where it is.")
-@click.argument("pod", metavar="[NAMESPACE/]POD", nargs=-1, callback=one_name)
+@click.argument("pod", metavar="[NAMESPACE/]POD|KIND/NAME", nargs=-1, callback=one_name)
 @click.option(
     "--namespace",
     "-n",
@@ -121,19 +131,25 @@ def command(  # noqa: PLR0913 - one argument per option
     if group:
         _explain_group(endpoint, _key(group, namespace, "NAME", "--group"), output)
         return
-    key = _key(pod, namespace, "POD", "'POD'")
-    query = {"pod": key, "nodes": str(nodes), "examples": str(examples)}
+    query = {"nodes": str(nodes), "examples": str(examples)}
     if node:
         # The answer to this question is the report about the node.
         query["node"] = node
     else:
         query |= {"remedies": remedies, "limit": str(LIMIT)}
+    shown: dict[str, Any] = {"history": history, "verbose": verbose, "search": remedies}
+    if owner := owner_named(pod, namespace):
+        if node:
+            raise click.UsageError(f"--node compares a node for one pod, and {pod} has several")
+        _explain_owner(endpoint, owner, query, output, shown)
+        return
+    key = _key(pod, namespace, "POD", "'POD'")
     try:
-        body = endpoint.get("/debug/explain", query)
+        body = endpoint.get("/debug/explain", {"pod": key, **query})
     except CommandError as error:
         if error.exit_code != NO_SUCH_POD or node:
             raise
-        raise no_such_pod(endpoint, key, namespace, error) from error
+        raise no_such_pod(endpoint, key, error) from error
     if output == "json":
         click.echo(escaped_json(body), nl=False)
         return
@@ -143,7 +159,7 @@ def command(  # noqa: PLR0913 - one argument per option
     from scheduler.explain.records import ExplainPage
 
     page: ExplainPage = decoded(body, ExplainPage)
-    show(page, wide_console(), history=history, verbose=verbose, search=remedies)
+    show(page, wide_console(), **shown)
 
 
 def _key(name: str, namespace: str, noun: str, option: str) -> str:
@@ -156,6 +172,27 @@ def _key(name: str, namespace: str, noun: str, option: str) -> str:
         msg = f"{name!r}: write NAMESPACE/{noun}, or {noun} alone"
         raise click.BadParameter(msg, param_hint=option)
     return name if "/" in name else f"{namespace}/{name}"
+
+
+def _explain_owner(
+    endpoint: Endpoint, owner: str, query: dict[str, str], output: str, shown: dict[str, Any]
+) -> None:
+    import msgspec
+
+    from scheduler.cli import owner_explanation
+    from scheduler.cli.tables import wide_console
+
+    try:
+        page = owner_explanation.ask(endpoint, owner, query)
+    except CommandError as error:
+        if error.exit_code != NO_SUCH_POD:
+            raise
+        namespace, _, name = owner.split("/")
+        raise no_such_pod(endpoint, f"{namespace}/{name}", error) from error
+    if output == "json":
+        click.echo(escaped_json(msgspec.json.encode(page)))
+        return
+    owner_explanation.show(page, wide_console(), **shown)
 
 
 def _explain_group(endpoint: Endpoint, key: str, output: str) -> None:

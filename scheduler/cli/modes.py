@@ -21,7 +21,7 @@ import click
 from click.core import ParameterSource
 
 from scheduler.cli.habits import corrected
-from scheduler.cli.pod_names import without_kind
+from scheduler.cli.pod_names import has_namespace, without_kind
 
 Given = Mapping[str, Any]
 """The values of the options by the names of their parameters."""
@@ -161,7 +161,7 @@ MODES: Final[Mapping[str, tuple[Choice, ...]]] = {
         (
             Mode(
                 "a name with its namespace",
-                lambda given: "/" in without_kind(given["group"] or given["pod"] or ""),
+                lambda given: has_namespace(given["group"] or given["pod"] or ""),
             ),
             Mode("a name alone", _otherwise, ("namespace",)),
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
@@ -16,11 +17,18 @@ if TYPE_CHECKING:
 _KINDS: Final = ("pod/", "pods/", "po/", "podgroup/", "podgroups/", "pg/")
 """Beginnings of a name as kubectl takes and prints it."""
 
-_OWNERS: Final = (
-    "deploy", "deployment", "rs", "replicaset", "sts", "statefulset", "ds", "daemonset", "job",
-    "cronjob",
-)  # fmt: skip
-"""Kinds of which people write the name where a pod is asked for."""
+_KINDS_OF_OWNERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Deployment": ("deploy", "deployment", "deployments"),
+    "ReplicaSet": ("rs", "replicaset", "replicasets"),
+    "StatefulSet": ("sts", "statefulset", "statefulsets"),
+    "DaemonSet": ("ds", "daemonset", "daemonsets"),
+    "Job": ("job", "jobs"),
+    "CronJob": ("cj", "cronjob", "cronjobs"),
+    "ReplicationController": ("rc", "replicationcontroller", "replicationcontrollers"),
+}
+_OWNERS: Final = {name: kind for kind, names in _KINDS_OF_OWNERS.items() for name in names}
+"""Kinds of owners of pods, by the names that kubectl takes and prints."""
+_OWNER_PARTS: Final = 3
 
 _LOOKED_AT: Final = 1000
 """Pods of each sub-queue among which one is looked for."""
@@ -49,11 +57,45 @@ def one_name(_context: click.Context, _parameter: click.Parameter, words: tuple[
         click.UsageError: there are more words.
     """
     match words:
-        case (kind, name) if f"{kind}/" in _KINDS or kind in _OWNERS:
+        case (kind, name) if f"{kind}/" in _KINDS or _owner_kind(kind):
             return f"{kind}/{name}"
         case () | (_,):
             return "".join(words)
     raise click.UsageError(f"give one pod, not {len(words)}: {' '.join(words):.200}")
+
+
+def has_namespace(name: str) -> bool:
+    """Return whether a name of a pod, a group or an owner of pods begins with its namespace.
+
+    >>> [has_namespace(each) for each in ("shop/web-0", "pod/web-0", "job/sort", "shop/job/sort")]
+    [True, False, False, True]
+    """
+    first, slash, rest = without_kind(name).partition("/")
+    return bool(slash) and ("/" in rest or not _owner_kind(first))
+
+
+def _owner_kind(word: str) -> str:
+    """Return the kind of an owner, such as that of `deployment.apps`; empty for other words."""
+    return _OWNERS.get(word.lower().partition(".")[0], "")
+
+
+def owner_named(name: str, namespace: str) -> str:
+    """Return `NAMESPACE/KIND/NAME` where a name is that of an owner of pods, else nothing.
+
+    >>> owner_named("deploy/web", "shop"), owner_named("deployment.apps/web", "shop")
+    ('shop/Deployment/web', 'shop/Deployment/web')
+    >>> owner_named("shop/job/sort", ""), owner_named("shop/RayCluster/big", "")
+    ('shop/Job/sort', 'shop/RayCluster/big')
+    >>> owner_named("shop/web-0", "shop"), owner_named("job/", "shop")
+    ('', '')
+    """
+    parts = name.split("/")
+    if not all(parts):
+        return ""
+    if len(parts) == _OWNER_PARTS:
+        return f"{parts[0]}/{_owner_kind(parts[1]) or parts[1]}/{parts[2]}"
+    kind = _owner_kind(parts[0]) if len(parts) == _OWNER_PARTS - 1 else ""
+    return f"{namespace}/{kind}/{parts[1]}" if kind else ""
 
 
 def namespace_for(endpoint: Endpoint, given: str | None) -> str:
@@ -66,20 +108,18 @@ def namespace_for(endpoint: Endpoint, given: str | None) -> str:
     return selected_namespace(endpoint.kubeconfig, endpoint.context) or "default"
 
 
-def no_such_pod(endpoint: Endpoint, key: str, where: str, error: CommandError) -> CommandError:
+def no_such_pod(endpoint: Endpoint, key: str, error: CommandError) -> CommandError:
     """Return an error about a pod that does not exist, with pods that may be meant.
 
     Args:
         endpoint: what was asked.
-        key: `namespace/name`, or the kind and the name of an owner of pods.
-        where: the namespace of names without one.
+        key: `namespace/name`.
         error: the answer.
     """
     from scheduler.cli.pod_format import decoded
     from scheduler.explain.records import QueuePage
 
     namespace, _, name = key.partition("/")
-    namespace = where if namespace in _OWNERS else namespace
     try:
         query = {"namespace": namespace, "limit": str(_LOOKED_AT)}
         page: QueuePage = decoded(endpoint.get("/debug/queue", query), QueuePage)

@@ -70,7 +70,14 @@ class DebugPages:
             leading=leading,
             placements=decisions.placements,
         )
-        waiting = WaitingPages(queue, clock=clock, leading=leading, decisions=history.of_pod)
+        table = state.cache.table
+        waiting = WaitingPages(
+            queue,
+            clock=clock,
+            leading=leading,
+            decisions=history.of_pod,
+            on_nodes=lambda: (list(table.pods[row].values()) for row in table.rows.tolist()),
+        )
         #: By name: pages, answers to POST, and streams.
         self.debug: Mapping[str, Page] = {
             "cache": lambda _: internals("CacheStatistics", asdict(state.cache.statistics())),

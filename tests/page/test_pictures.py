@@ -24,7 +24,7 @@ WIDTHS: Final = {390: 844, 768: 1024, 1280: 900, 1920: 1080}
 VIEWS: Final = {
     "overview": "Resources of all nodes",
     "waiting": "Pod by pod",
-    "waiting?owner=shop/Deployment/checkout": "Show all",
+    "waiting?owner=shop/Deployment/checkout": "These pods",
     "nodes": "The same as a list",
     "decisions": "decisions shown",
     "gangs": "groups shown of 2",

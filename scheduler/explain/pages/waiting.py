@@ -7,7 +7,7 @@ bounded number of records that are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Final
 
 from scheduler.api.pod import Pod
@@ -44,6 +44,8 @@ _KEPT: Final = 1_000
 """Number of messages whose causes are kept."""
 _RECORDS: Final = 20
 """Number of pods or groups that one step makes records of."""
+_NODES: Final = 20
+"""Number of nodes whose pods one step looks through."""
 
 TEMPLATE_HASH: Final = "pod-template-hash"
 
@@ -58,8 +60,11 @@ class WaitingPages:
         clock: Clock,
         leading: Callable[[], bool],
         decisions: DecisionsOf = lambda *_: None,
+        on_nodes: Callable[[], Iterable[Iterable[Pod]]] = tuple,
     ) -> None:
+        """Count the pods of a queue; `on_nodes` returns the pods of each node."""
         self._queue = queue
+        self._on_nodes = on_nodes
         self._clock = clock
         self._leading = leading
         self._decisions = decisions
@@ -84,7 +89,9 @@ class WaitingPages:
         self, selection: Selection, groups: int, limit: int
     ) -> Generator[None, None, WaitingPage]:
         found: WaitingPods[QueuedPodInfo] = WaitingPods(selection)
-        yield from self._counted(found)
+        _, _, owner = selection.owner.partition("/")
+        kind, _, _ = owner.partition("/")
+        yield from self._counted(found, kind)
         longest = found.longest(limit)
         yield
         pods: list[WaitingPod] = []
@@ -92,13 +99,15 @@ class WaitingPages:
             for info in longest[start : start + _RECORDS]:
                 view = self._queue.record(info)
                 if view is not None:
-                    pods.append(WaitingPod(view, owner_of(info.pod), _cause(view.place, info)))
+                    of = owner_of(info.pod, kind)
+                    pods.append(WaitingPod(view, of, _cause(view.place, info)))
             yield
         explained: list[WaitingGroup] = []
         for number, group in enumerate(found.groups(groups), 1):
             explained.append(self._group(group))
             if number % _RECORDS == 0:
                 yield
+        placed = (yield from self._placed(selection.owner, kind)) if kind else None
         return WaitingPage(
             now=self._clock.now(),
             leading=self._leading(),
@@ -110,16 +119,29 @@ class WaitingPages:
             group_total=found.group_total,
             groups=explained,
             pods=pods,
+            placed=placed,
         )
 
-    def _counted(self, found: WaitingPods[QueuedPodInfo]) -> Generator[None, None, None]:
+    def _placed(self, owner: str, kind: str) -> Generator[None, None, int]:
+        """Count the pods of an owner that have a node."""
+        namespace, _, name = owner.partition("/")
+        found = 0
+        for number, pods in enumerate(self._on_nodes(), 1):
+            found += sum(
+                pod.metadata.namespace == namespace and owner_of(pod, kind) == name for pod in pods
+            )
+            if number % _NODES == 0:
+                yield
+        return found
+
+    def _counted(self, found: WaitingPods[QueuedPodInfo], kind: str) -> Generator[None, None, None]:
         """Count all pending pods."""
         causes = _Causes()
         pending = self._queue.pending()
         yield
         for start in range(0, len(pending), _STEP):
             for info in pending[start : start + _STEP]:
-                self._count(info, found, causes)
+                self._count(info, found, causes, kind)
                 if causes.read >= _MESSAGES:
                     causes.read = 0
                     yield
@@ -130,6 +152,7 @@ class WaitingPages:
         info: QueuedPodInfo,
         found: WaitingPods[QueuedPodInfo],
         causes: _Causes,
+        kind: str,
     ) -> None:
         place = self._queue.place(info.uid)
         if place is None:
@@ -138,7 +161,8 @@ class WaitingPages:
         cause = causes.of(place, info)
         first = info.initial_attempt_timestamp
         since = info.timestamp if first is None else first
-        found.add(metadata.namespace, metadata.name, owner_of(info.pod), cause, since, info)
+        owner = owner_of(info.pod, kind)
+        found.add(metadata.namespace, metadata.name, owner, cause, since, info)
 
     def _group(self, group: Waiting[QueuedPodInfo]) -> WaitingGroup:
         pod = group.pod.pod.metadata
@@ -183,15 +207,24 @@ def _cause(place: QueueState, info: QueuedPodInfo) -> str:
     return cause_of(place, info.last_message, plugins)
 
 
-def owner_of(pod: Pod) -> str:
-    """Return kind and name of the pod group, or of the controller; of a Deployment for its pods."""
-    group = group_of(pod)
+def owner_of(pod: Pod, kind: str = "") -> str:
+    """Return kind and name of the pod group, or of the controller; of a Deployment for its pods.
+
+    Where an owner of one `kind` is asked for, it is the one of that kind: a pod of a pod group also
+    belongs to its Job, one of a Deployment to its ReplicaSet, one of a CronJob to its Job.
+    """
+    group = group_of(pod) if kind in {"", "PodGroup"} else None
     if group is not None:
         return f"PodGroup/{group.name[:MAX_OWNER]}"
     owner = next((each for each in pod.metadata.owner_references if each.controller), None)
     if owner is None:
         return ""
     suffix = f"-{pod.metadata.labels.get(TEMPLATE_HASH, '')}"
-    if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
+    of_template = len(suffix) > 1 and owner.name.endswith(suffix)
+    if owner.kind == "ReplicaSet" and of_template and kind != "ReplicaSet":
         return f"Deployment/{owner.name.removesuffix(suffix)[:MAX_OWNER]}"
+    if owner.kind == "Job" and kind == "CronJob":
+        # A CronJob names its Jobs after the minute for which they are due.
+        name, _, minute = owner.name.rpartition("-")
+        return f"CronJob/{name[:MAX_OWNER]}" if minute.isdecimal() else ""
     return f"{owner.kind[:MAX_OWNER]}/{owner.name[:MAX_OWNER]}"

@@ -40,6 +40,7 @@ from scheduler.explain.records.gangs import (
     NextGroupAttempt,
 )
 from scheduler.explain.records.nodes import NodeList, NodePage, NodeRow, PodOnNode
+from scheduler.explain.records.owner_page import OwnerGroup, OwnerPage
 from scheduler.explain.records.page import API_VERSION, DebugPage, IndexPage, internals
 from scheduler.explain.records.queue import PodView, QueuePage, QueueState, QueueStatistics
 from scheduler.explain.records.remedies import Change, Code, Remedies, Remedy, RemedySearch, Step
@@ -91,6 +92,8 @@ __all__ = [
     "NodeScore",
     "NodeToAdd",
     "NotRemembered",
+    "OwnerGroup",
+    "OwnerPage",
     "Placement",
     "PluginScore",
     "PodExplanation",

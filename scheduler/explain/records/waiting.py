@@ -67,3 +67,5 @@ class WaitingPage(DebugPage, frozen=True, tag="WaitingList"):
     """The largest of these groups, at most `?groups=`."""
     pods: list[WaitingPod]
     """Those of the selected pods that have waited longest, at most `?limit=`."""
+    placed: int | None = None
+    """Pods of `?owner=` that have a node, or for which one was chosen; null without an owner."""

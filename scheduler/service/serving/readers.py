@@ -195,6 +195,7 @@ class _Restriction:
                 for each in page.pods
                 if each.pod.namespace == namespace
             ],
+            placed=page.placed,
         )
 
     def decision_list(self, page: DecisionList) -> DecisionList:

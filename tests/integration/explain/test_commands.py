@@ -20,6 +20,7 @@ from devtools.embedded_service import (
 )
 from scheduler.framework import Code, Status
 from simulator import EmbeddedCluster
+from simulator.objects import JsonObject
 from tests.integration.explain.conftest import STRANGER, Open, Site
 
 
@@ -299,6 +300,49 @@ async def test_pods_that_may_be_meant_are_named(scheduling: Open, words: list[st
     (names,) = re.findall(r"^Pods that wait, with such a name: (.*)$", result.err, re.MULTILINE)
     assert sorted(names.split(", ")) == ["default/web-0", "default/web-1"]
     assert "web-0" not in elsewhere.err, "whoever may not list them learns nothing"
+
+
+def replica(name: str, **changes: Any) -> JsonObject:
+    """Return a pod of the Deployment `web`."""
+    made = pod(name, **changes)
+    made["metadata"]["labels"] = {"pod-template-hash": "5f7d8c"}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5f7d8c", "uid": "u"}
+    made["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    return made
+
+
+async def test_all_pods_of_a_deployment_are_explained_at_once(scheduling: Open) -> None:
+    async with scheduling() as site:
+        site.cluster.create(node("n1", cpu="4"))
+        site.cluster.create(replica("web-0", cpu="1"))
+        await until(lambda: bound_to(site.cluster, "web-0"), "bound")
+        for number in range(1, 4):
+            site.cluster.create(replica(f"web-{number}", cpu="8"))
+            await waiting(site, f"web-{number}")
+        site.cluster.create(replica("web-gated", gates=["quota"]))
+        site.cluster.create(pod("other", cpu="8"))
+        await waiting(site, "other")
+        shown = await site.output("explain", "deploy", "web")
+        same = [
+            await site.output("explain", each)
+            for each in ("deployment.apps/web", "default/Deployment/web", "rs/web-5f7d8c")
+        ]
+        page = json.loads(await site.output("explain", "deploy/web", "-o", "json"))
+        one_node = await site.query("explain", "deploy/web", "--node", "n1")
+    lines = shown.splitlines()
+    assert lines[0] == "default/Deployment/web: 5 pods, 1 has a node, 4 wait"
+    assert lines[2].startswith("3 lack CPU, the longest for ")
+    assert lines[3].startswith("default/web-1  ")
+    assert lines[4].startswith("None of 1 node fits: 1 (n1) lacks CPU")
+    assert shown.count("1. request at most 3 cpu") == 1
+    assert "\n1 is gated, " in shown
+    assert "default/other" not in shown
+    first = [each.splitlines()[0].partition(":")[2] for each in same]
+    assert first == [lines[0].partition(":")[2]] * 3
+    assert (page["apiVersion"], page["kind"]) == ("debug.kubestow.io/v1", "OwnerExplanation")
+    assert (page["waiting"], page["placed"]) == (4, 1)
+    assert [each["pods"] for each in page["groups"]] == [3, 1]
+    assert (one_node.code, "deploy/web has several" in one_node.err) == (2, True)
 
 
 async def test_a_kind_and_a_name_may_be_two_words(scheduling: Open) -> None:

@@ -38,6 +38,8 @@ RECORDS: Final[dict[str, Any]] = {path: entry.record for path, entry in PAGES.it
 ASKING: Final = {
     "explain": (["explain", "a/b"], ["explain", "a/b", "-v", "--history"], ["explain", "a/b",
                 "--node", "n"], ["explain", "a/b", "-o", "json"],
+                ["explain", "job/a"], ["explain", "a/Job/b", "-v", "--history"],
+                ["explain", "job/a", "-o", "json"],
                 ["explain", "--group", "a/b"], ["explain", "--group", "a/b", "-o", "json"]),
     "gangs": (["gangs"], ["gangs", "-o", "json"]),
     "queue": (["queue"], ["queue", "-o", "wide"], ["queue", "-o", "json"]),

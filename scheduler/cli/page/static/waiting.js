@@ -24,6 +24,9 @@ const columns = (now) => [
   { title: "Message", cell: (pod) => pod.message && html`<details><summary>show<span class="unseen"> the message of ${visible(pod.name, 80)}</span></summary><${LongText} of=${pod.message} what="the message" /></details>` },
 ];
 
+/** Whether a key of an owner, whom users name as they like, is safe to be copied into a shell. */
+const COPYABLE = /^[a-z0-9.-]+\/[A-Za-z]+\/[a-z0-9.-]+$/;
+
 /** The chosen owner in words. */
 function ownerName(owner) {
   const [namespace, kind, ...name] = owner.split("/");
@@ -36,7 +39,7 @@ function Filters({ chosen, choose }) {
     <${Words} label="Words in the name or owner" value=${chosen.words ?? ""} onWords=${(words) => choose({ words })} />
   </form>
   ${chosen.owner && html`<p>Only <strong><${Text} of=${ownerName(chosen.owner)} limit=${300} /></strong>${chosen.cause ? html`, and only those that <${Text} of=${chosen.cause} limit=${120} />` : ""}.${" "}
-    <a href=${filtered("waiting", { ...chosen, owner: "", cause: "" })}>Show all</a></p>`}`;
+    <a href=${filtered("waiting", { ...chosen, owner: "", cause: "" })}>Show all</a>${COPYABLE.test(chosen.owner) && html`. What would help: <code>kubestow explain <${Text} of=${chosen.owner} limit=${300} /></code>`}</p>`}`;
 }
 
 export function Waiting({ chosen, at, every = EVERY }) {

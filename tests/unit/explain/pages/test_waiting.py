@@ -116,6 +116,46 @@ async def test_pods_are_selected(query: dict[str, str], selected: int) -> None:
     assert page.total == (0 if "namespace" in query else 4)
 
 
+@pytest.mark.parametrize(
+    ("kind", "owner"),
+    [
+        ("", "PodGroup/batch"),
+        ("Deployment", "Deployment/web"),
+        ("ReplicaSet", f"ReplicaSet/web-{HASH}"),
+        ("PodGroup", "PodGroup/batch"),
+    ],
+)
+def test_a_pod_has_the_owner_that_is_asked_for(kind: str, owner: str) -> None:
+    pod = web(1)
+    pod.metadata.labels["scheduling.x-k8s.io/pod-group"] = "batch"
+    assert owner_of(pod, kind) == owner
+
+
+@pytest.mark.parametrize(
+    ("job", "owner"), [("nightly-29412345", "CronJob/nightly"), ("nightly-x", "")]
+)
+def test_a_pod_belongs_to_the_cron_job_of_its_job(job: str, owner: str) -> None:
+    pod = owned("a", "Job", job)
+    assert (owner_of(pod), owner_of(pod, "CronJob")) == (f"Job/{job}", owner)
+
+
+async def test_pods_of_an_owner_that_have_a_node_are_counted() -> None:
+    pages = Pages()
+    pages.failed(web(1))
+    elsewhere = web(7)
+    elsewhere.metadata.namespace = "other"
+    placed = [[web(number) for number in range(2, 5)], [make_pod("alone"), elsewhere]] * 30
+    pages.pages = WaitingPages(
+        pages.world.queue,
+        clock=pages.world.clock,
+        leading=lambda: True,
+        on_nodes=lambda: placed,
+    )
+    page = await pages.page(owner="default/Deployment/web")
+    assert (page.selected, page.placed) == (1, 90)
+    assert (await pages.page()).placed is None
+
+
 async def test_many_pods_are_counted_and_few_are_listed() -> None:
     pages = Pages()
     for number in range(1_200):

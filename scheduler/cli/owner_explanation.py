@@ -1,0 +1,108 @@
+"""`kubestow explain deployment/web`: all pods of one owner, those that wait for the same once.
+
+The running scheduler counts them, and explains the pod of each group that has waited longest. The
+numbers of groups that are listed and explained are bounded, whatever the owner has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
+from scheduler.cli.pod_format import decoded, one_line
+from scheduler.cli.tables import say
+from scheduler.explain.records import ExplainPage, OwnerGroup, OwnerPage, WaitingGroup, WaitingPage
+from scheduler.explain.records.causes import of_pods
+from scheduler.explain.records.wording import counted, span
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from scheduler.cli.endpoint import Endpoint
+
+MAX_EXPLAINED: Final = 3
+"""Groups of which a pod is explained; each takes up to half a second, with its remedies."""
+MAX_LISTED: Final = 20
+
+NO_PODS: Final = (
+    "the scheduler knows no pod of {owner} in namespace {namespace}: none waits for it, and none "
+    "has a node.\nDoes it exist, and has it made its pods?  kubectl -n {namespace} describe "
+    "{kind} {name}\nIts pods wait for this scheduler only if their template has its schedulerName."
+)
+
+
+def ask(endpoint: Endpoint, key: str, query: Mapping[str, str]) -> OwnerPage:
+    """Ask about the pods of an owner, `NAMESPACE/KIND/NAME`; `query` is for the explained pods.
+
+    Raises:
+        CommandError: the scheduler knows no such pod.
+    """
+    namespace, _, owner = key.partition("/")
+    about = {"namespace": namespace, "owner": key, "groups": str(MAX_LISTED)}
+    page: WaitingPage = decoded(endpoint.get("/debug/waiting", about), WaitingPage)
+    if not page.groups and not page.placed:
+        kind, _, name = owner.partition("/")
+        text = NO_PODS.format(owner=owner, namespace=namespace, kind=kind.lower(), name=name)
+        raise CommandError(text, NO_SUCH_POD)
+    groups = [
+        _group(endpoint, each, query if number < MAX_EXPLAINED else None)
+        for number, each in enumerate(page.groups[:MAX_LISTED])
+    ]
+    return OwnerPage(
+        now=page.now,
+        leading=page.leading,
+        namespace=namespace,
+        owner=owner,
+        waiting=page.selected,
+        placed=page.placed or 0,
+        group_total=page.group_total,
+        groups=groups,
+    )
+
+
+def _group(endpoint: Endpoint, group: WaitingGroup, query: Mapping[str, str] | None) -> OwnerGroup:
+    text = of_pods(group.pods, group.cause)
+    found = OwnerGroup(group.cause, group.pods, text, group.waiting_since, None)
+    if query is None:
+        return found
+    pod = {"pod": f"{group.namespace}/{group.pod}", **query}
+    try:
+        return replace(found, explained=decoded(endpoint.get("/debug/explain", pod), ExplainPage))
+    except CommandError as error:
+        # It is gone since.
+        if error.exit_code != NO_SUCH_POD:
+            raise
+        return found
+
+
+def show(page: OwnerPage, console: Console, *, history: bool, verbose: bool, search: str) -> None:
+    """Print the answer."""
+    from scheduler.cli.explanation import show as show_pod
+
+    pods = page.waiting + page.placed
+    total = f"{pods:,} pod{'s' * (pods != 1)}"
+    wait = f"{page.waiting:,} wait{'s' * (page.waiting == 1)}"
+    placed = f"{page.placed:,} {'has' if page.placed == 1 else 'have'} a node"
+    say(console, one_line(f"{page.namespace}/{page.owner}: {total}, {placed}, {wait}"), "bold")
+    gang = None
+    for each in page.groups:
+        say(console, "")
+        longest = f", the longest for {span(page.now - each.waiting_since)}"
+        if each.explained is None:
+            say(console, one_line(f"{each.text}{longest}"), "bold")
+            continue
+        such_as = "such as this one" if each.pods > 1 else "this one"
+        say(console, one_line(f"{each.text}{longest}, {such_as}:"), "bold")
+        explained = each.explained
+        if explained.group is not None and gang is not None:
+            # Its pod group was shown with the pod before.
+            explained = msgspec.structs.replace(explained, group=None)
+        gang = each.explained.group or gang
+        show_pod(explained, console, history=history, verbose=verbose, search=search)
+    rest = page.group_total - len(page.groups)
+    if rest > 0:
+        say(console, f"and {counted(rest, 'other cause')}: kubestow queue -n {page.namespace}")
