@@ -128,7 +128,7 @@ class BundleStreams:
                 if left:
                     await asyncio.sleep(0)
             if journal is not None:
-                self._attach(journal)
+                self._wiring.state.reports.attach(journal)
 
     def _lines(self, snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
         return snapshot.lines(dict(self._wiring.connections.configuration.feature_gates))
@@ -182,7 +182,7 @@ class BundleStreams:
             scheduling.queue,
             clock=connections.clock,
             random=connections.random,
-            on_end=lambda: self._attach(None),
+            on_end=lambda: self._wiring.state.reports.attach(None),
             on_error=self._failed,
         )
 
@@ -190,13 +190,6 @@ class BundleStreams:
         """Report a fault of the recording, which costs the recording and nothing else."""
         self._wiring.connections.metrics.recording_failed("bundles")
         _log.exception("recording failed", error)
-
-    def _attach(self, journal: Journal | None) -> None:
-        """Let the parts of the scheduler report to a journal, or to none."""
-        scheduling = self._wiring.scheduling
-        scheduling.loop.observer = scheduling.loop.groups.observer = journal
-        scheduling.binding.observer = journal
-        self._wiring.handlers.observer = journal
 
     async def _recorded(
         self,

@@ -39,7 +39,7 @@ from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.inbox import Inbox
 from scheduler.service.node_recheck import NodeRecheck
-from scheduler.service.observer import Observer
+from scheduler.service.observer import ObserverSlot
 from scheduler.service.status_writer import StatusWriter
 from scheduler.service.subscriptions import SubscriptionBoard
 
@@ -74,6 +74,7 @@ class BindingCycle:
         decisions: DecisionRecorder,
         recheck: NodeRecheck | None = None,
         extenders: ExtenderBinder | None = None,
+        reports: ObserverSlot | None = None,
     ) -> None:
         """Wire the cycle.
 
@@ -96,8 +97,7 @@ class BindingCycle:
         self.extenders = extenders
         #: Attempts whose binding cycle has not ended, by UID; added before the task is created.
         self.under_way: dict[str, Attempt] = {}
-        #: Receives reports while a recording runs.
-        self.observer: Observer | None = None
+        self._reports = ObserverSlot() if reports is None else reports
         #: Barriers of members of groups, by UID.
         self._barriers: dict[str, BindingBarrier] = {}
         #: Barriers that are not open yet, by the name of the group.
@@ -396,20 +396,20 @@ class BindingCycle:
 
     def permitted(self, attempt: Attempt) -> None:
         """Handle the end of the wait at Permit."""
-        if self.observer is not None:
-            self.observer.binding(attempt, "permitted")
+        if self._reports.observer is not None:
+            self._reports.observer.binding(attempt, "permitted")
         self._engine.waiting_pods.remove(attempt.info.uid)
 
     def done(self, attempt: Attempt) -> None:
         """End the part of the attempt for which events matter."""
-        if self.observer is not None:
-            self.observer.binding(attempt, "done")
+        if self._reports.observer is not None:
+            self._reports.observer.binding(attempt, "done")
         self._queue.done(attempt.info.uid)
 
     def succeeded(self, attempt: Attempt) -> None:
         """Report the binding."""
-        if self.observer is not None:
-            self.observer.binding(attempt, "bound")
+        if self._reports.observer is not None:
+            self._reports.observer.binding(attempt, "bound")
         info, pod, node_name = attempt.info, attempt.pod, attempt.node_name
         now, seconds = self._clock.now(), self._clock.monotonic() - attempt.started
         self._metrics.attempt("scheduled", attempt.framework.profile_name, seconds)
@@ -432,8 +432,8 @@ class BindingCycle:
 
     def failed(self, attempt: Attempt, failure: Failure) -> None:
         """Undo assumption and reservations, and requeue the pod."""
-        if self.observer is not None:
-            self.observer.binding(attempt, "failed", failure)
+        if self._reports.observer is not None:
+            self._reports.observer.binding(attempt, "failed", failure)
         pod = attempt.pod
         forgotten = self._engine.abandon(attempt)
         self._decisions.failed(attempt, failure)

@@ -31,7 +31,7 @@ from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
 from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
 from scheduler.service.misspelt_names import MisspeltNames
-from scheduler.service.observer import RELOAD, Observer
+from scheduler.service.observer import RELOAD, ObserverSlot
 from scheduler.service.rejected_pods import RejectedPods
 from scheduler.service.subscriptions import SubscriptionBoard
 
@@ -56,6 +56,7 @@ class EventHandlers:
         rejected: RejectedPods | None = None,
         honor_foreign_nominations: bool = True,
         misspelt: MisspeltNames | None = None,
+        reports: ObserverSlot | None = None,
     ) -> None:
         """Wire the handlers.
 
@@ -73,6 +74,7 @@ class EventHandlers:
             honor_foreign_nominations: count pending pods of other schedulers on the node to which
                 they are nominated, like our own.
             misspelt: gets pending pods of other schedulers.
+            reports: has the observer of changes.
         """
         self._rejected = rejected
         self._honor_nominations = honor_foreign_nominations
@@ -91,16 +93,15 @@ class EventHandlers:
         #: Calls of Permit because of the current change. They are made last, so that plugins have
         #: already handled the change.
         self._permits: deque[Callable[[], None]] = deque()
-        #: Receives reports while a recording runs.
-        self.observer: Observer | None = None
+        self._reports = ObserverSlot() if reports is None else reports
 
     def replace_profiles(self, scheduler_names: Collection[str], strangers: Iterable[Pod]) -> None:
         """Handle pods of these names as ours from now on.
 
         `strangers` are the pending pods that were ours before and no longer are.
         """
-        if self.observer is not None:
-            self.observer.end(RELOAD)
+        if self._reports.observer is not None:
+            self._reports.observer.end(RELOAD)
         names = frozenset(scheduler_names)
         self._names_removed = self._names_removed or not self._names <= names
         self._names = names
@@ -167,8 +168,8 @@ class EventHandlers:
         self, plural: str, batch: Sequence[Delta[Any]], change: Callable[[Any], str]
     ) -> None:
         """Apply deltas by `change`, which returns the label of the event in metrics, if any."""
-        if self.observer is not None:
-            self.observer.deltas(plural, batch)
+        if self._reports.observer is not None:
+            self._reports.observer.deltas(plural, batch)
         publish, measured = plural in self._subscriptions.plurals, self._metrics.measures_events
         for delta in batch:
             started = self._clock.monotonic() if measured else 0.0

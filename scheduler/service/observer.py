@@ -56,3 +56,16 @@ class Observer(Protocol):
 
     def binding(self, attempt: Attempt, step: str, failure: Failure | None = None) -> None:
         """Note a step of a binding cycle: `permitted`, `done`, `bound` or `failed`."""
+
+
+class ObserverSlot:
+    """The observer of the recording that runs, if one does; all parts that report share this."""
+
+    __slots__ = ("observer",)
+
+    def __init__(self) -> None:
+        self.observer: Observer | None = None
+
+    def attach(self, observer: Observer | None) -> None:
+        """Hand all reports from now on to an observer, or to none."""
+        self.observer = observer

@@ -29,7 +29,7 @@ from scheduler.service.failure_handler import (
     FailureHandler,
 )
 from scheduler.service.inbox import Inbox
-from scheduler.service.observer import LEADER, RELIST, Observer
+from scheduler.service.observer import LEADER, RELIST, ObserverSlot
 
 _log = structlog.get_logger(__name__)
 
@@ -58,6 +58,7 @@ class SchedulingLoop:
         inbox: Inbox,
         decisions: DecisionRecorder,
         timed: Sequence[TimedWork],
+        reports: ObserverSlot | None = None,
     ) -> None:
         """Subscribe to the queue and to `timed` work; `wake` is set when there may be work.
 
@@ -82,8 +83,9 @@ class SchedulingLoop:
         self._steady = asyncio.Event()
         self._steady.set()
         self._stopping = False
+        self._reports = ObserverSlot() if reports is None else reports
         self._groups = GroupScheduling(
-            engine, queue, binding, decisions, clock, self._attempt, self._outcome
+            engine, queue, binding, decisions, clock, self._reports, self._attempt, self._outcome
         )
         self._groups.waiting.on_timer = self._groups.reservations.on_timer = wake.set
         self._deciding: asyncio.Task[Any] | None = None
@@ -94,8 +96,6 @@ class SchedulingLoop:
         self._held = False
         self._released = asyncio.Event()
         self._released.set()
-        #: Receives reports while a recording runs.
-        self.observer: Observer | None = None
         queue.signals.on_ready = wake.set
         queue.signals.on_timer = wake.set
         for work in timed:
@@ -103,8 +103,8 @@ class SchedulingLoop:
 
     def pause(self, begins: bool) -> None:
         """Pause while a relist is being applied."""
-        if begins and self.observer is not None:
-            self.observer.end(RELIST)
+        if begins and self._reports.observer is not None:
+            self._reports.observer.end(RELIST)
         self._pauses += 1 if begins else -1
         if self._pauses:
             self._steady.clear()
@@ -114,8 +114,8 @@ class SchedulingLoop:
 
     def stop(self) -> None:
         """Pop no more pods, and cancel a suspended cycle; binding cycles under way continue."""
-        if self.observer is not None:
-            self.observer.end(LEADER)
+        if self._reports.observer is not None:
+            self._reports.observer.end(LEADER)
         self._stopping = True
         if self._deciding is not None:
             self._deciding.cancel()
@@ -186,8 +186,8 @@ class SchedulingLoop:
         while True:
             if self._held:
                 await self._released.wait()
-            if self.observer is not None:
-                self.observer.due()
+            if self._reports.observer is not None:
+                self._reports.observer.due()
             self._queue.run_due()
             self.run_timed()
             if self._stopping or self._pauses or not await self._schedule_slice(cycles):
@@ -298,7 +298,11 @@ class SchedulingLoop:
     def _pauses_of_a_cycle(self) -> Pause:
         """Return a function for a long cycle to await often."""
         return self._slices(
-            lambda: nullcontext() if self.observer is None else self.observer.cycle_paused()
+            lambda: (
+                nullcontext()
+                if self._reports.observer is None
+                else self._reports.observer.cycle_paused()
+            )
         )
 
     def _slices(self, around: Callable[[], AbstractContextManager[Any]]) -> Pause:
@@ -329,7 +333,7 @@ class SchedulingLoop:
         """Attempt a popped pod; None if it needs no scheduling. `_outcome` is next."""
         if self._skip(info, info.pod):
             return None
-        observer = self.observer
+        observer = self._reports.observer
         if observer is not None:
             observer.attempt_begins(info)
         attempt = self._engine.attempt(info)
@@ -369,12 +373,12 @@ class SchedulingLoop:
         if self._skip(info, newest):
             self._decisions.dropped(info)
             return None
-        if self.observer is not None:
-            self.observer.attempt_begins(info)
+        if self._reports.observer is not None:
+            self._reports.observer.attempt_begins(info)
         if attempt.failure is None:
             self._commit(attempt)
-        if self.observer is not None:
-            self.observer.attempt_ended(attempt, suspended=True)
+        if self._reports.observer is not None:
+            self._reports.observer.attempt_ended(attempt, suspended=True)
         return self._outcome(attempt)
 
     def _commit(self, attempt: Attempt) -> None:

@@ -118,6 +118,7 @@ def build_handlers(
         rejected=controllers.rejected_pods,
         honor_foreign_nominations=connections.configuration.options.honor_foreign_nominations,
         misspelt=MisspeltNames(connections.metrics),
+        reports=state.reports,
     )
 
 

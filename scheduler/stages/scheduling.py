@@ -120,6 +120,7 @@ def build_scheduling(
         inbox=state.inbox,
         decisions=decisions,
         timed=state.subscriptions.timed,
+        reports=state.reports,
     )
     scheduling = Scheduling(
         queue, registered, features, engine, gates, failures, binding, loop, budget, conditions,
@@ -340,6 +341,7 @@ def _binding(
         slots=state.slots,
         inbox=state.inbox,
         decisions=decisions,
+        reports=state.reports,
         recheck=profiles.recheck,
         extenders=extender_binder(connections, state, profiles),
     )

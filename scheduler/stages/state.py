@@ -17,6 +17,7 @@ from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.inbox import Inbox
 from scheduler.service.listers import StoreListers
 from scheduler.service.object_waits import ObjectWaits
+from scheduler.service.observer import ObserverSlot
 from scheduler.service.options import seconds
 from scheduler.service.subscriptions import SubscriptionBoard
 from scheduler.stages.connections import Connections
@@ -40,6 +41,8 @@ class State:
     waiting_pods: WaitingPods
     background: BackgroundTasks
     inbox: Inbox
+    #: Has the observer of the recording that runs.
+    reports: ObserverSlot
     extender_transport: HttpExtenderTransport
     extenders: Extenders
     #: Permissions that the API server does not grant.
@@ -72,6 +75,7 @@ def build_state(connections: Connections, wake: asyncio.Event | None = None) -> 
         waiting_pods=WaitingPods(),
         background=BackgroundTasks(),
         inbox=Inbox(),
+        reports=ObserverSlot(),
         extender_transport=transport,
         extenders=Extenders(extenders, transport, cache.table),
         permissions=PermissionState(connections.clock, connections.metrics),

@@ -32,7 +32,7 @@ from scheduler.groups.running.waiting import WaitingGroups
 from scheduler.history import DecisionRecorder
 from scheduler.queue import QueueState, SchedulingQueue, identity
 from scheduler.service.binding_cycle import BindingCycle
-from scheduler.service.observer import Observer
+from scheduler.service.observer import ObserverSlot
 
 LARGE_GROUP: Final = 64
 """From this number of members on a cycle is suspended between time slices; fewer fit into one."""
@@ -53,6 +53,7 @@ class GroupScheduling:
         binding: BindingCycle,
         decisions: DecisionRecorder,
         clock: Clock,
+        reports: ObserverSlot,
         attempt: Callable[[QueuedPodInfo], Attempt | None],
         outcome: Callable[[Attempt], Attempt | None],
     ) -> None:
@@ -65,6 +66,7 @@ class GroupScheduling:
         self._binding = binding
         self._decisions = decisions
         self._clock = clock
+        self._reports = reports
         self._attempt = attempt
         self._outcome = outcome
         #: Groups that wait for their capacity bound to rise.
@@ -76,8 +78,6 @@ class GroupScheduling:
         #: Nodes that are reserved for groups.
         self.reservations = GroupReservations(engine, queue, clock)
         self.waiting.on_look = self.reservations.note_event
-        #: Receives reports while a recording runs.
-        self.observer: Observer | None = None
         #: The members of the last cycle.
         self._tried: Sequence[QueuedPodInfo] = ()
         queue.recognize_groups(self._group_name, self._ahead_of)
@@ -108,8 +108,8 @@ class GroupScheduling:
         self.reservations.begins(info, group)
         may_preempt = not self.evictions.under_way(_preemptor(info, group))
         self._tried = infos
-        if self.observer is not None:
-            self.observer.group_begins(info, group, infos, may_preempt=may_preempt)
+        if self._reports.observer is not None:
+            self._reports.observer.group_begins(info, group, infos, may_preempt=may_preempt)
         return GroupCycle(
             self._engine,
             group,
@@ -133,8 +133,8 @@ class GroupScheduling:
         `pause` is awaited after each member of a failed group, and may suspend this; the caller
         defers all changes of state meanwhile.
         """
-        if self.observer is not None:
-            self.observer.group_ended(result, self._tried)
+        if self._reports.observer is not None:
+            self._reports.observer.group_ended(result, self._tried)
         grouping = self._grouping(info)
         if grouping is not None:
             grouping.group_decided(info.pod, group, result.outcome)

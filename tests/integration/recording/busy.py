@@ -176,10 +176,10 @@ class Recording:
     async def begin(self) -> None:
         self._task = asyncio.create_task(self._write())
         task = self._task
-        await until(lambda: self._wiring.handlers.observer is not None or task.done())
+        await until(lambda: self._wiring.state.reports.observer is not None or task.done())
 
     async def end(self, reason: str = "time-limit") -> None:
-        journal = self._wiring.handlers.observer
+        journal = self._wiring.state.reports.observer
         if journal is not None:
             journal.end(reason)
         assert self._task is not None

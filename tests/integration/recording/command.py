@@ -28,7 +28,7 @@ async def record(site: Site, path: Path, make: Callable[[int], str], *options: s
         name = make(number)
         reloader = site.application.reloader
         assert reloader is not None
-        if (journal := reloader.wiring.handlers.observer) is not None:
+        if (journal := reloader.wiring.state.reports.observer) is not None:
             recorded.append(name)
             if sum(bool(bound_to(site.cluster, each)) for each in recorded) >= PLACED:
                 journal.end(TIME_LIMIT)

@@ -148,7 +148,7 @@ async def test_a_recording_says_why_it_ended(tmp_path: Path, reason: str) -> Non
         else:
             wiring.handlers.replace_profiles(wiring.profiles.frameworks, ())
         await recording.end("never: it has ended")
-        assert wiring.scheduling.loop.observer is None
+        assert wiring.state.reports.observer is None
     manifest = open_bundle(recording.path).manifest
     assert (manifest.end, manifest.detail) == (reason, journal.REASONS[reason])
     assert {each.result for each in judged(recording.path)} <= {"reproduced"}
@@ -164,7 +164,7 @@ async def test_a_slow_reader_ends_the_recording_and_delays_nobody(
         # It reads nothing while the scheduler works.
         for _ in range(60):
             await workload.step()
-        await until(lambda: wiring.scheduling.loop.observer is None, "the journal ends")
+        await until(lambda: wiring.state.reports.observer is None, "the journal ends")
         data += [each async for each in pieces]
     path = tmp_path / "r"
     path.write_bytes(b"".join(data))
@@ -180,7 +180,7 @@ async def test_a_reader_that_goes_away_ends_the_recording() -> None:
         with pytest.raises(Exception, match="another bundle or recording"):
             await anext(streams.bundle({}))
         await pieces.aclose()
-        assert wiring.scheduling.loop.observer is None
+        assert wiring.state.reports.observer is None
         assert [each async for each in streams.bundle({})]
 
 
@@ -222,10 +222,10 @@ async def test_memory_that_cannot_be_copied_ends_the_recording_and_nothing_else(
         wiring.scheduling.loop.schedule = schedule  # type: ignore[method-assign]
         for _ in range(10):
             await workload.step()
-        await until(lambda: wiring.scheduling.loop.observer is None, "the recording ends")
+        await until(lambda: wiring.state.reports.observer is None, "the recording ends")
         await settled(wiring)
         await recording.end()
-        assert wiring.scheduling.binding.observer is None
+        assert wiring.state.reports.observer is None
         assert failures(wiring, "bundles") == 1
         placed = wiring.scheduling.decisions.history.latest(100)
         assert any(each.node for each in placed)
@@ -254,7 +254,7 @@ async def test_a_fault_in_any_report_ends_the_recording_and_nothing_else(
             patched.setattr(*broken[method], fail)
             for _ in range(20):
                 await workload.step()
-            await until(lambda: wiring.scheduling.loop.observer is None, "the recording ends")
+            await until(lambda: wiring.state.reports.observer is None, "the recording ends")
         await workload.step()
         await settled(wiring)
         await recording.end()
