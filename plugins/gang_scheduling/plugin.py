@@ -31,7 +31,7 @@ from plugins.gang_scheduling.messages import (
 )
 from plugins.gang_scheduling.priority_class import PRIORITY_CLASSES
 from plugins.gang_scheduling.reservations import KeptReservation, note_of
-from plugins.gang_scheduling.standing import Stage
+from plugins.gang_scheduling.standing import GroupStage
 from plugins.gang_scheduling.tally import REJECTIONS, result_of
 from plugins.gang_scheduling.views import group_details, group_views, name_of, topology_of
 from scheduler.api.meta import Named
@@ -310,7 +310,7 @@ class GangScheduling:
         if outcome.message != before:
             self.gangs.record(known, "Warning", FAILED_SCHEDULING, outcome.message)
             stage, text = self.gangs.standing(known)
-            if stage is Stage.PARTIAL:
+            if stage is GroupStage.PARTIAL:
                 self.gangs.record(known, "Warning", GANG_PARTIAL, text)
         if outcome.victims:
             note = EVICTING.format(victims=counted(len(outcome.victims), "pod"))

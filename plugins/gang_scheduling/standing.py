@@ -9,7 +9,7 @@ from plugins.gang_scheduling.messages import why_held
 from scheduler.groups import Group
 
 
-class Stage(StrEnum):
+class GroupStage(StrEnum):
     """The progress of a group; also the reasons of the condition `kubestow.io/Satisfied`."""
 
     #: Its object is missing or invalid.
@@ -34,13 +34,13 @@ class Stage(StrEnum):
     FINISHED = "Finished"
 
 
-SATISFIED: Final = (Stage.MINIMUM_BOUND, Stage.ALL_BOUND, Stage.FINISHED)
+SATISFIED: Final = (GroupStage.MINIMUM_BOUND, GroupStage.ALL_BOUND, GroupStage.FINISHED)
 
 UNSCHEDULABLE: Final = (
-    Stage.QUOTA_EXCEEDED,
-    Stage.UNSCHEDULABLE,
-    Stage.RESERVED,
-    Stage.PARTIAL,
+    GroupStage.QUOTA_EXCEEDED,
+    GroupStage.UNSCHEDULABLE,
+    GroupStage.RESERVED,
+    GroupStage.PARTIAL,
 )
 
 BOUND_OF: Final = "{bound} of {minimum} pods have a node"
@@ -52,7 +52,7 @@ BEING_BOUND: Final = "{text}, {reserved} are being bound"
 class Standing(NamedTuple):
     """The progress of a group, with a text."""
 
-    stage: Stage
+    stage: GroupStage
     #: A sentence with numbers.
     text: str
 
@@ -65,9 +65,9 @@ def standing(group: Group, failed: str, kept: str = "", *, over_quota: bool = Fa
     """
     terms, counts = group.terms, group.counts
     if terms is None or terms.refused:
-        return Standing(Stage.INVALID, why_held(group))
+        return Standing(GroupStage.INVALID, why_held(group))
     if terms.minimum and counts.succeeded >= terms.minimum:
-        return Standing(Stage.FINISHED, f"{counts.succeeded} pods have ended well")
+        return Standing(GroupStage.FINISHED, f"{counts.succeeded} pods have ended well")
     placed = counts.bound + counts.succeeded
     text = BOUND_OF if counts.bound <= terms.minimum else MORE_BOUND
     text = (BOUND_AND_ENDED if counts.succeeded else text).format(
@@ -76,20 +76,20 @@ def standing(group: Group, failed: str, kept: str = "", *, over_quota: bool = Fa
     waiting = counts.pending + counts.gated + counts.reserved
     if placed and placed >= terms.minimum:
         if not waiting:
-            return Standing(Stage.ALL_BOUND, text)
-        return Standing(Stage.MINIMUM_BOUND, f"{text}, {waiting} more wait")
+            return Standing(GroupStage.ALL_BOUND, text)
+        return Standing(GroupStage.MINIMUM_BOUND, f"{text}, {waiting} more wait")
     if placed and not counts.reserved:
         why = why_held(group) or failed
-        return Standing(Stage.PARTIAL, f"{text}; {why}" if why else text)
+        return Standing(GroupStage.PARTIAL, f"{text}; {why}" if why else text)
     held = why_held(group)
     if held:
-        return Standing(Stage.WAITING_FOR_MEMBERS, held)
+        return Standing(GroupStage.WAITING_FOR_MEMBERS, held)
     if failed and group.need and over_quota:
-        return Standing(Stage.QUOTA_EXCEEDED, failed)
+        return Standing(GroupStage.QUOTA_EXCEEDED, failed)
     if failed and group.need and kept:
-        return Standing(Stage.RESERVED, f"{failed}; {kept}")
+        return Standing(GroupStage.RESERVED, f"{failed}; {kept}")
     if failed and group.need:
-        return Standing(Stage.UNSCHEDULABLE, failed)
+        return Standing(GroupStage.UNSCHEDULABLE, failed)
     if counts.reserved:
         text = BEING_BOUND.format(text=text, reserved=counts.reserved)
-    return Standing(Stage.PENDING, text)
+    return Standing(GroupStage.PENDING, text)

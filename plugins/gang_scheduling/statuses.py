@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plugins.gang_scheduling.deadlines import Deadlines
-from plugins.gang_scheduling.standing import SATISFIED, UNSCHEDULABLE, Stage, Standing
+from plugins.gang_scheduling.standing import SATISFIED, UNSCHEDULABLE, GroupStage, Standing
 from scheduler.api.meta import Condition, second_time
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import NATIVE_POD_GROUPS, NativePodGroup, PodGroup
@@ -238,7 +238,7 @@ class GroupStatuses:
                 wanted.append(_condition(upstream, "Scheduled", "", satisfied=True))
             elif stage in UNSCHEDULABLE:
                 wanted.append(_condition(upstream, "Unschedulable", text, satisfied=False))
-            elif stage is Stage.INVALID:
+            elif stage is GroupStage.INVALID:
                 wanted.append(_condition(upstream, "SchedulerError", text, satisfied=False))
         changed = [each for each in wanted if self._differs(known, each)]
         if not changed:

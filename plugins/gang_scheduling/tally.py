@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from plugins.gang_scheduling.standing import Stage, Standing
+from plugins.gang_scheduling.standing import GroupStage, Standing
 from scheduler.framework import Handle
 from scheduler.framework.grouping import GroupOutcome
 from scheduler.groups import Counts, Group, GroupKey
@@ -25,7 +25,7 @@ VICTIMS: Final = "kubestow_gang_victims_total"
 
 
 class _Counted(NamedTuple):
-    stage: Stage
+    stage: GroupStage
     source: str
     counts: Counts
 
@@ -121,7 +121,7 @@ class Tally:
         self._groups[counted.stage.value, counted.source] += sign
         # Without waiting members the group's controller does not replace lost members.
         waiting = counted.counts.pending or counted.counts.gated
-        self._partial += sign if counted.stage is Stage.PARTIAL and waiting else 0
+        self._partial += sign if counted.stage is GroupStage.PARTIAL and waiting else 0
         for state, number in counted.counts._asdict().items():
             if number:
                 self._members[state] += sign * number

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.cli.cluster import Cluster, cluster_options
+from scheduler.cli.cluster import SelectedCluster, cluster_options
 from scheduler.cli.config import add_reading_options, reading_options
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.permissions import needed_permissions
@@ -78,7 +78,11 @@ class Finding:
 @add_reading_options
 @cluster_options
 def command(
-    file: str | None, service_account: str | None, output: str, cluster: Cluster, **values: Any
+    file: str | None,
+    service_account: str | None,
+    output: str,
+    cluster: SelectedCluster,
+    **values: Any,
 ) -> None:
     """Show what FILE needs of the cluster's API and permissions, and what is missing.
 

@@ -21,7 +21,7 @@ JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class SelectedCluster:
     """The cluster that the command line selects."""
 
     kubeconfig: str
@@ -57,7 +57,7 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_cluster(**values: Any) -> None:
-        cluster = Cluster(
+        cluster = SelectedCluster(
             kubeconfig=values.pop("kubeconfig") or "", context=values.pop("context") or ""
         )
         command(cluster=cluster, **values)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from scheduler.cli.exit_codes import NOT_PERMITTED, CommandError
 from scheduler.cli.import_without import import_without
 from scheduler.cli.leader_errors import ACTS_AS
-from scheduler.cli.routes import Connection, NotConnectedError
+from scheduler.cli.routes import NotConnectedError, VerifiedConnection
 from scheduler.cli.streams import connect, exchange
 
 UNREACHED: Final = (
@@ -70,7 +70,7 @@ class DirectRoute:
     tls_server_name: str
     insecure_skip_tls_verify: bool
 
-    def connect(self, timeout: float) -> Connection:
+    def connect(self, timeout: float) -> VerifiedConnection:
         """See `Route`."""
         access = self._access()
         parts = urlsplit(self.server)
@@ -78,11 +78,11 @@ class DirectRoute:
             stream = connect(self.server, timeout, tls=access.tls, name=access.server_name or None)
         except OSError as error:
             raise NotConnectedError(_no_response(self.server, error)) from error
-        return Connection(
+        return VerifiedConnection(
             stream, parts.netloc, self.server, access.authorization, access.credentials, parts.path
         )
 
-    def broken(self, connection: Connection, error: Exception) -> NotConnectedError:
+    def broken(self, connection: VerifiedConnection, error: Exception) -> NotConnectedError:
         """See `Route`."""
         return NotConnectedError(_no_response(connection.name, error))
 

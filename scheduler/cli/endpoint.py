@@ -22,7 +22,7 @@ from scheduler.cli.direct import DirectRoute
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.leader import DEFAULT_LEASE, LeaderRoute
 from scheduler.cli.leader_errors import status_message
-from scheduler.cli.routes import Connection, NotConnectedError, Route
+from scheduler.cli.routes import NotConnectedError, Route, VerifiedConnection
 from scheduler.cli.streams import exchange
 from scheduler.files import read_file, reason
 
@@ -186,7 +186,9 @@ def _response(
         yield pieces
 
 
-def _pieces(route: Route, connection: Connection, response: HTTPResponse) -> Iterator[bytes]:
+def _pieces(
+    route: Route, connection: VerifiedConnection, response: HTTPResponse
+) -> Iterator[bytes]:
     """Read the body in pieces, as they arrive."""
     while True:
         with _reported(route, connection):
@@ -199,7 +201,7 @@ def _pieces(route: Route, connection: Connection, response: HTTPResponse) -> Ite
 
 
 @contextmanager
-def _reported(route: Route, connection: Connection) -> Iterator[None]:
+def _reported(route: Route, connection: VerifiedConnection) -> Iterator[None]:
     try:
         yield
     except (OSError, HTTPException) as error:
@@ -341,7 +343,7 @@ def _token(token: str | None, file: str | None) -> str:
     return token or ""
 
 
-def _refusal(connection: Connection, path: str, status: int, body: bytes) -> CommandError:
+def _refusal(connection: VerifiedConnection, path: str, status: int, body: bytes) -> CommandError:
     text, server = status_message(body), connection.name
     match status:
         case 401:

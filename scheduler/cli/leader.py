@@ -30,7 +30,7 @@ from scheduler.cli.direct import failure, is_this_machine
 from scheduler.cli.exit_codes import NOT_PERMITTED, CommandError
 from scheduler.cli.import_without import import_without
 from scheduler.cli.port_forward import ForwardingError, PortForward, UpgradeRefusedError
-from scheduler.cli.routes import Connection, NotConnectedError
+from scheduler.cli.routes import NotConnectedError, VerifiedConnection
 from scheduler.cli.streams import SocketStream, Stream, TlsStream, connect, exchange
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ PUBLISHED_PAUSE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterAccess:
     """The API server, and the user's credentials for it."""
 
     server: str
@@ -99,9 +99,9 @@ class LeaderRoute:
         self._context = context
         self._lease = lease
         self._token = token
-        self._loaded: tuple[float, Cluster] | None = None
+        self._loaded: tuple[float, ClusterAccess] | None = None
 
-    def connect(self, timeout: float) -> Connection:
+    def connect(self, timeout: float) -> VerifiedConnection:
         """See `Route`."""
         cluster = self._cluster()
         if cluster.impersonation and not self._token:
@@ -118,11 +118,11 @@ class LeaderRoute:
             authorization, credentials = cluster.authorization, f"the token of {cluster.source}"
         else:
             authorization, credentials = "", f"the client certificate, if any, of {cluster.source}"
-        return Connection(
+        return VerifiedConnection(
             stream, HOST, record.name, authorization, credentials, holder=record.holder
         )
 
-    def broken(self, connection: Connection, error: Exception) -> NotConnectedError:
+    def broken(self, connection: VerifiedConnection, error: Exception) -> NotConnectedError:
         """See `Route`."""
         return self._broken(connection.name, connection.holder, error)
 
@@ -135,14 +135,14 @@ class LeaderRoute:
 
     # -- the cluster and its Lease ---------------------------------------------------------------
 
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> ClusterAccess:
         """Return the cluster of the kubeconfig, loaded anew after a minute."""
         now = time.monotonic()
         if self._loaded is None or now > self._loaded[0]:
             self._loaded = now + CLUSTER_SECONDS, asyncio.run(self._load())
         return self._loaded[1]
 
-    async def _load(self) -> Cluster:
+    async def _load(self) -> ClusterAccess:
         # With rich, structlog imports what prints tracebacks, a quarter of all imports.
         with import_without("rich"):
             from scheduler.client.configuration import load_configuration
@@ -156,12 +156,12 @@ class LeaderRoute:
             await found.credentials.close()
         except ConfigurationError as error:
             raise NotConnectedError(errors.NO_CLUSTER.format(text=error)) from error
-        return Cluster(
+        return ClusterAccess(
             found.server, found.tls, found.server_hostname, found.proxy, header or "", found.source,
             found.impersonation,
         )  # fmt: skip
 
-    def _record(self, cluster: Cluster, timeout: float) -> LeaderRecord:
+    def _record(self, cluster: ClusterAccess, timeout: float) -> LeaderRecord:
         """Read the Lease; return what its holder published."""
         from scheduler.client.leader_record import address_faults, leader_of
 
@@ -191,7 +191,7 @@ class LeaderRoute:
             raise NotConnectedError(text, record.holder)
         return record if record.pod else self._outside(cluster, record)
 
-    def _outside(self, cluster: Cluster, record: LeaderRecord) -> LeaderRecord:
+    def _outside(self, cluster: ClusterAccess, record: LeaderRecord) -> LeaderRecord:
         """Return where on this machine to find a leader outside of the cluster."""
         own = _own_scheduler(cluster.server, self._lease)
         if own is not None and own.certificate_sha256 == record.certificate_sha256:
@@ -204,14 +204,14 @@ class LeaderRoute:
         )
         raise NotConnectedError(text, record.holder)
 
-    def _is_experiment(self, cluster: Cluster, record: LeaderRecord) -> bool:
+    def _is_experiment(self, cluster: ClusterAccess, record: LeaderRecord) -> bool:
         """Whether API server and leader run on this machine, and no secret would be sent."""
         if self._token or cluster.tls is not None or not is_this_machine(cluster.server):
             return False
         return record.host == socket.gethostname() or is_this_machine(f"//{record.address}")
 
     def _next_record(
-        self, cluster: Cluster, former: LeaderRecord, timeout: float, deadline: float
+        self, cluster: ClusterAccess, former: LeaderRecord, timeout: float, deadline: float
     ) -> LeaderRecord:
         """Wait for another record than the one whose certificate was not found."""
         while time.monotonic() < deadline:
@@ -223,7 +223,9 @@ class LeaderRoute:
 
     # -- the tunnel and the certificate ----------------------------------------------------------
 
-    def _verified(self, cluster: Cluster, record: LeaderRecord, timeout: float) -> Stream | None:
+    def _verified(
+        self, cluster: ClusterAccess, record: LeaderRecord, timeout: float
+    ) -> Stream | None:
         """Connect and check the certificate; None if its hash is another than the Lease's."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -243,7 +245,7 @@ class LeaderRoute:
         return self._handshake(cluster, record, timeout, cluster.tls.trusting(certificate))
 
     def _handshake(
-        self, cluster: Cluster, record: LeaderRecord, timeout: float, context: ssl.SSLContext
+        self, cluster: ClusterAccess, record: LeaderRecord, timeout: float, context: ssl.SSLContext
     ) -> TlsStream:
         try:
             tunnel = self._below(cluster, record, timeout)
@@ -255,7 +257,7 @@ class LeaderRoute:
             tunnel.close()
             raise self._broken(record.name, record.holder, error) from error
 
-    def _below(self, cluster: Cluster, record: LeaderRecord, timeout: float) -> Stream:
+    def _below(self, cluster: ClusterAccess, record: LeaderRecord, timeout: float) -> Stream:
         """Return what carries TLS: a forwarded port, or a connection within this machine."""
         if record.pod:
             return self._tunnel(cluster, record, timeout)
@@ -267,7 +269,7 @@ class LeaderRoute:
             errors.BROKEN.format(name=name, text=text, lease=self._lease), holder
         )
 
-    def _tunnel(self, cluster: Cluster, record: LeaderRecord, timeout: float) -> PortForward:
+    def _tunnel(self, cluster: ClusterAccess, record: LeaderRecord, timeout: float) -> PortForward:
         try:
             stream = cluster.connect(timeout)
         except (OSError, HTTPException) as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.cli.cluster import Cluster, JsonObject, cluster_options
+from scheduler.cli.cluster import JsonObject, SelectedCluster, cluster_options
 from scheduler.cli.command_groups import SuggestingGroup
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import one_line
@@ -132,7 +132,7 @@ def _amount_options(function: Any) -> Any:
 @cluster_options
 def set_(  # noqa: PLR0913 - one for each option
     *,
-    cluster: Cluster,
+    cluster: SelectedCluster,
     namespace: str,
     name: str | None,
     devices: tuple[str, ...],
@@ -222,7 +222,7 @@ def _print_manifest(obj: JsonObject, output: str) -> None:
 @_everywhere
 @_output
 @cluster_options
-def show(*, cluster: Cluster, namespace: str, all_namespaces: bool, output: str) -> None:
+def show(*, cluster: SelectedCluster, namespace: str, all_namespaces: bool, output: str) -> None:
     """Show every limit of quotas with deferred keys, and the pods that wait for it.
 
     USED is what the leading scheduler published last; `?` when it has not yet. A pod counts as held
@@ -247,7 +247,9 @@ def show(*, cluster: Cluster, namespace: str, all_namespaces: bool, output: str)
         click.echo(f"no quota with deferred keys{where}")
 
 
-def _read(cluster: Cluster, namespace: str) -> tuple[list[JsonObject], dict[str, list[JsonObject]]]:
+def _read(
+    cluster: SelectedCluster, namespace: str
+) -> tuple[list[JsonObject], dict[str, list[JsonObject]]]:
     from scheduler.cli.quota_requests import read_deferred
 
     return cluster.run(lambda client: read_deferred(client, namespace))
@@ -273,7 +275,7 @@ def _cells(row: QuotaRow) -> tuple[Cell, ...]:
 @_everywhere
 @_output
 @cluster_options
-def drain(*, cluster: Cluster, namespace: str, all_namespaces: bool, output: str) -> None:
+def drain(*, cluster: SelectedCluster, namespace: str, all_namespaces: bool, output: str) -> None:
     """List pods that would be scheduled unchecked."""
     from scheduler.cli.quota_limits import waits_uncharged
 
@@ -336,7 +338,7 @@ def _pod_cells(pod: dict[str, Any]) -> tuple[str, ...]:
 @cluster_options
 def migrate(
     *,
-    cluster: Cluster,
+    cluster: SelectedCluster,
     namespace: str,
     name: str | None,
     to: str | None,

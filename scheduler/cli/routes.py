@@ -10,7 +10,7 @@ from scheduler.cli.streams import Stream
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class VerifiedConnection:
     """A verified connection to a scheduler, and the credentials that may be sent on it."""
 
     stream: Stream
@@ -39,7 +39,7 @@ class NotConnectedError(CommandError):
 class Route(Protocol):
     """A way to a scheduler."""
 
-    def connect(self, timeout: float) -> Connection:
+    def connect(self, timeout: float) -> VerifiedConnection:
         """Connect; every wait takes at most `timeout` seconds.
 
         Raises:
@@ -48,7 +48,7 @@ class Route(Protocol):
         """
         ...
 
-    def broken(self, connection: Connection, error: Exception) -> NotConnectedError:
+    def broken(self, connection: VerifiedConnection, error: Exception) -> NotConnectedError:
         """Return the error for a connection that broke."""
         ...
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from scheduler.cli import exit_codes
-from scheduler.cli.cluster import Cluster, cluster_options
+from scheduler.cli.cluster import SelectedCluster, cluster_options
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.stopping import Stop
@@ -150,7 +150,7 @@ def _address(text: str) -> tuple[str, int]:
 )
 @cluster_options
 @click.pass_context
-def command(ctx: click.Context, /, *, cluster: Cluster, **values: Any) -> None:
+def command(ctx: click.Context, /, *, cluster: SelectedCluster, **values: Any) -> None:
     """Follow the cluster, then report."""
     import uvloop
 

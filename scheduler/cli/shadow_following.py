@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from scheduler.cli import exit_codes
-from scheduler.cli.cluster import Cluster
+from scheduler.cli.cluster import SelectedCluster
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.stopping import Stop, tell
 
@@ -46,7 +46,7 @@ class Asked:
     counterfactual: bool
     #: The address to serve at.
     address: tuple[str, int] | None
-    cluster: Cluster
+    cluster: SelectedCluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,14 @@ from scheduler.client.credentials import (
 )
 from scheduler.client.exec_plugin import ExecCredential, ExecPlugin
 from scheduler.client.http.tls import ClientTls, Pem, TlsSettings
-from scheduler.client.kubeconfig import Cluster, Headers, KubeconfigEntry, User, select, server_url
+from scheduler.client.kubeconfig import (
+    Headers,
+    KubeconfigCluster,
+    KubeconfigEntry,
+    User,
+    select,
+    server_url,
+)
 from scheduler.files import read_file, reason
 
 if TYPE_CHECKING:
@@ -233,14 +240,14 @@ def _authorization(user: User) -> str | None:
 
 
 def _exec_plugin(
-    user: KubeconfigEntry[User], cluster: KubeconfigEntry[Cluster]
+    user: KubeconfigEntry[User], cluster: KubeconfigEntry[KubeconfigCluster]
 ) -> ExecPlugin | None:
     if user.value.exec_ is None:
         return None
     return ExecPlugin(user.value.exec_, str(user.folder), _cluster_info(cluster))
 
 
-def _cluster_info(entry: KubeconfigEntry[Cluster]) -> dict[str, Any]:
+def _cluster_info(entry: KubeconfigEntry[KubeconfigCluster]) -> dict[str, Any]:
     """Return `spec.cluster` of an ExecCredential, with which a plugin can reach the cluster."""
     cluster = entry.value
     info: dict[str, Any] = {

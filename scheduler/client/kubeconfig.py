@@ -45,7 +45,7 @@ class Extension(msgspec.Struct):
     extension: Any = None
 
 
-class Cluster(msgspec.Struct, rename=_kebab):
+class KubeconfigCluster(msgspec.Struct, rename=_kebab):
     """`clusters[].cluster`."""
 
     server: str = ""
@@ -139,7 +139,7 @@ class _File(msgspec.Struct, rename=_kebab):
     contexts: list[_NamedContext] = []
 
 
-T = TypeVar("T", Cluster, User, Context)
+T = TypeVar("T", KubeconfigCluster, User, Context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Selected:
 
     context: str
     namespace: str
-    cluster: KubeconfigEntry[Cluster]
+    cluster: KubeconfigEntry[KubeconfigCluster]
     user: KubeconfigEntry[User]
 
 
@@ -183,7 +183,7 @@ def select(paths: Sequence[Path], context: str | None) -> Selected:
     if not chosen:
         raise ConfigurationError("no current-context is set and no context was given")
     selected = _entry(merged.contexts, "contexts", chosen, Context).value
-    cluster = _entry(merged.clusters, "clusters", selected.cluster, Cluster)
+    cluster = _entry(merged.clusters, "clusters", selected.cluster, KubeconfigCluster)
     user = KubeconfigEntry(User(), Path())
     if selected.user:
         user = _entry(merged.users, "users", selected.user, User)
@@ -280,7 +280,7 @@ def _refuse_slips(where: str, content: Mapping[str, Any], known: Iterable[str]) 
             )
 
 
-def _check(context: str, cluster: Cluster, user: User) -> None:
+def _check(context: str, cluster: KubeconfigCluster, user: User) -> None:
     if not cluster.server:
         raise ConfigurationError(f"the cluster of context {context!r} has no server")
     try:

@@ -47,7 +47,7 @@ from scheduler.client.store_writer import StoreWriter, Submit, at_once
 from scheduler.client.watch_decoding import (
     Bookmark,
     Changed,
-    Failure,
+    DecodingFailure,
     LineSplitter,
     Malformed,
     WatchDecodeError,
@@ -467,7 +467,7 @@ class Reflector(Generic[T]):
                     self._resource_version = event.resource_version
                 elif type(event) is Malformed:
                     self._apply_malformed(event)
-                elif type(event) is Failure:
+                elif type(event) is DecodingFailure:
                     raise watch_ended(event)
         finally:
             self._writer.deliver()

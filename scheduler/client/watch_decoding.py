@@ -48,7 +48,7 @@ class Bookmark(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
 
 
-class Failure(msgspec.Struct, frozen=True, gc=False):
+class DecodingFailure(msgspec.Struct, frozen=True, gc=False):
     """The server ends the watch with an error."""
 
     status: StatusBody
@@ -114,7 +114,7 @@ class WatchDecoder(Generic[T]):
         self._status = msgspec.json.Decoder(StatusBody)
         self._any: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
-    def decode(self, line: bytes) -> Changed[T] | Bookmark | Failure | Malformed:
+    def decode(self, line: bytes) -> Changed[T] | Bookmark | DecodingFailure | Malformed:
         """Decode one line.
 
         Raises:
@@ -128,17 +128,17 @@ class WatchDecoder(Generic[T]):
             return self._decode_slowly(line)
         return event
 
-    def _decode_slowly(self, line: bytes) -> Changed[T] | Bookmark | Failure | Malformed:
+    def _decode_slowly(self, line: bytes) -> Changed[T] | Bookmark | DecodingFailure | Malformed:
         try:
             return self._decode_parts(line)
         except RecursionError:
             return self._decode_parts(prune(line))
 
-    def _decode_parts(self, line: bytes) -> Changed[T] | Bookmark | Failure | Malformed:
+    def _decode_parts(self, line: bytes) -> Changed[T] | Bookmark | DecodingFailure | Malformed:
         try:
             raw = self._raw.decode(line)
             if raw.type is WatchType.ERROR:
-                return Failure(self._status.decode(raw.object))
+                return DecodingFailure(self._status.decode(raw.object))
             if raw.type is WatchType.BOOKMARK:
                 return Bookmark(self._named.decode(raw.object).metadata.resource_version)
         except ValueError as error:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from scheduler.client.errors import ApiError, RequestError, RequestTimeout, retry_delay
-from scheduler.client.watch_decoding import Failure
+from scheduler.client.watch_decoding import DecodingFailure
 
 
 class EndCause(StrEnum):
@@ -54,7 +54,7 @@ def cause_of(error: RequestError) -> EndCause:
     return EndCause.IDLE_TIMEOUT if is_timeout else EndCause.DISCONNECTED
 
 
-def watch_ended(failure: Failure) -> WatchEnded:
+def watch_ended(failure: DecodingFailure) -> WatchEnded:
     """Return the end that an ERROR event announces."""
     status = failure.status
     expired = status.code == 410 or status.reason in ("Expired", "Gone")

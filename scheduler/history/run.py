@@ -53,7 +53,7 @@ class RunPod(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Run(msgspec.Struct, kw_only=True, tag_field="kind", tag="Run", dict=True):
+class RecordedRun(msgspec.Struct, kw_only=True, tag_field="kind", tag="Run", dict=True):
     """A run. Times are wall clock seconds, or virtual ones of a simulation."""
 
     apiVersion: Literal["run.kubestow.io/v1"] = RUN_API_VERSION  # noqa: N815 - as in Kubernetes
@@ -91,7 +91,7 @@ class Frame:
     """By node."""
 
 
-def frame_at(run: Run, moment: float) -> Frame:
+def frame_at(run: RecordedRun, moment: float) -> Frame:
     """Return the state at a moment, which is moved into the span of the run."""
     moment = min(run.end, max(run.begin, moment))
     decisions = run.until(moment)

@@ -22,7 +22,7 @@ from scheduler.api.pod import Pod
 from scheduler.api.requests import incoming_requests
 from scheduler.api.signatures.packed_spec import replaced
 from scheduler.client.resources import PODS
-from scheduler.explain.records.shadow import Counterfactual, Moment
+from scheduler.explain.records.shadow import Counterfactual, ShadowMoment
 from scheduler.framework import Registry
 from scheduler.offline.figures import MAX_SIZES, Gauge
 from scheduler.offline.happenings import Change, Happenings, Life
@@ -54,7 +54,7 @@ def replay(
     ]
     there, here = (each.run() for each in sides)
     moments = tuple(
-        Moment(time, one, other)
+        ShadowMoment(time, one, other)
         for (time, one), (_, other) in zip(sides[0].samples, sides[1].samples, strict=True)
     )
     notes = list(NOTES)

@@ -101,7 +101,7 @@ _documents: Final = msgspec.json.Decoder(_Document | list[msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DumpedObject:
     """One object of a file, and where it is there."""
 
     resource: Resource[Any]
@@ -123,7 +123,7 @@ class Other:
 class Found:
     """Objects of files, and what is to be said about these files."""
 
-    sources: list[Source] = field(default_factory=list)
+    sources: list[DumpedObject] = field(default_factory=list)
     others: list[Other] = field(default_factory=list)
     listed: set[str] = field(default_factory=set)
     """The built-in resources of lists of one kind, even of empty ones."""
@@ -287,7 +287,7 @@ class _FileReader:
             self._count += 1
             resource = _BUILT_IN.of(version, kind)
             if resource is not None:
-                self._found.sources.append(Source(resource, text, place))
+                self._found.sources.append(DumpedObject(resource, text, place))
             else:
                 self._found.others.append(Other(version, kind, text, place))
 

@@ -22,7 +22,7 @@ from scheduler.api.quantity import QuantityError
 from scheduler.api.stored import DECIDING
 from scheduler.client.kinds import Kinds
 from scheduler.client.resources import PODS, Resource
-from scheduler.offline.dump_objects import Found, Source, decode_head, read_objects
+from scheduler.offline.dump_objects import DumpedObject, Found, decode_head, read_objects
 from scheduler.offline.editing import FINISHED
 from scheduler.offline.faults import Faults
 from scheduler.offline.local_storage import keeps_data_on_its_node
@@ -89,7 +89,7 @@ class Objects:
         Raises:
             WorldError: objects are malformed; the text names file, line and object of each.
         """
-        pending: list[tuple[tuple[str, str], Source, Pod]] = []
+        pending: list[tuple[tuple[str, str], DumpedObject, Pod]] = []
         skipped, putting = Counter[str](), _Putting(world)
         sources = [*self._found.sources, *self._read_by_plugins(world._kinds, skipped)]
         for source in sorted(sources, key=lambda each: _ORDER.get(each.resource.plural, 2)):
@@ -117,14 +117,14 @@ class Objects:
         names = ", ".join(map(str, without[:_EXAMPLES])) + (f" and {more} more" * (more > 0))
         return [f"files without Kubernetes objects: {names}"] if names else []
 
-    def _read_by_plugins(self, kinds: Kinds, skipped: Counter[str]) -> Iterator[Source]:
+    def _read_by_plugins(self, kinds: Kinds, skipped: Counter[str]) -> Iterator[DumpedObject]:
         """Yield the objects of custom resources; count the others by kind."""
         for each in self._found.others:
             resource = kinds.of(each.api_version, each.kind)
             if resource is None:
                 skipped[f"{each.api_version} {each.kind}"] += 1
             else:
-                yield Source(resource, each.data, each.where)
+                yield DumpedObject(resource, each.data, each.where)
 
     @property
     def plurals(self) -> set[str]:
@@ -144,11 +144,11 @@ class _Putting:
         self._world = world
         self.faults = Faults()
         #: What was put last of each resource and key.
-        self._known: dict[tuple[str, str], Source] = {}
+        self._known: dict[tuple[str, str], DumpedObject] = {}
         self._replaced = 0
         self._examples: list[str] = []
 
-    def decoded(self, source: Source) -> Any | None:
+    def decoded(self, source: DumpedObject) -> Any | None:
         """Return the typed object, or None for a fault."""
         try:
             item = self._world._manifests.decode(source.resource, source.data)
@@ -160,7 +160,7 @@ class _Putting:
             self._world._local_storage.add(item.key)
         return item
 
-    def put(self, source: Source, item: Any) -> None:
+    def put(self, source: DumpedObject, item: Any) -> None:
         """Add or replace an object; one whose amounts cannot be read is a fault."""
         try:
             self._world._put_item(source.resource, item)
@@ -182,17 +182,17 @@ class _Putting:
         names = ", ".join(self._examples) + (f" and {more} more" if more else "")
         return [f"objects of the same name: {names}"] if names else []
 
-    def _fault(self, source: Source, error: ValueError) -> None:
+    def _fault(self, source: DumpedObject, error: ValueError) -> None:
         self.faults.note(f"{_named(source)}: {error}", source.where)
 
 
-def _same(one: Source, other: Source) -> bool:
+def _same(one: DumpedObject, other: DumpedObject) -> bool:
     """Whether both are one state of one object, as backups and must-gather write some twice."""
     known, again = (decode_head(each.data).metadata for each in (one, other))
     return bool(known.uid and known.resource_version) and known == again
 
 
-def _named(source: Source) -> str:
+def _named(source: DumpedObject) -> str:
     try:
         metadata = decode_head(source.data).metadata
     except msgspec.DecodeError:

@@ -39,7 +39,7 @@ class Times(msgspec.Struct):
     monotonic: float
 
 
-class Change(Times):
+class RecordedChange(Times):
     """A change of an object."""
 
     plural: str
@@ -99,7 +99,7 @@ class RecordedChanges:
     def _second(self, times: Times) -> float:
         return times.monotonic - self._content.state.monotonic
 
-    def _read(self) -> Iterator[Change]:
+    def _read(self) -> Iterator[RecordedChange]:
         for line in self._content.stream():
             if line.section == ATTEMPT:
                 self._victims.update(self._decoded(line, _Attempt).outcome.victims)
@@ -107,19 +107,19 @@ class RecordedChanges:
                 for each in self._decoded(line, _Group).outcomes:
                     self._victims.update(each.outcome.victims)
             elif line.section == DELTA:
-                yield self._decoded(line, Change)
+                yield self._decoded(line, RecordedChange)
 
     def _decoded(self, line: Line, kind: Any) -> Any:
         return decoded_line(self._content.bundle.path, line, kind)
 
-    def _make(self, change: Change) -> None:
+    def _make(self, change: RecordedChange) -> None:
         try:
             self._apply(change)
         except (*MALFORMED, QuantityError) as error:
             path = self._content.bundle.path
             raise BundleError(f"{path}: malformed {DELTA}: {error}") from error
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: RecordedChange) -> None:
         tables = self._assembly.tables
         resource = resource_in(tables, change.object, self._unknown)
         if resource is None:

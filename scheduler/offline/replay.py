@@ -42,7 +42,7 @@ from scheduler.offline.bundles import (
     restore_record,
 )
 from scheduler.offline.judgement import DIFFERENT, SAME, UNJUDGED, Judgement
-from scheduler.offline.recorded import Change, Times
+from scheduler.offline.recorded import RecordedChange, Times
 from scheduler.offline.recorded_groups import Member, RecordedGroup
 from scheduler.offline.remembered import RememberedDecisions
 from scheduler.offline.virtual_time import only_errors_logged
@@ -184,7 +184,7 @@ class Replay:
     def _apply(self, path: Path, line: Line) -> Sequence[Judgement]:
         match line.section:
             case section if section == DELTA:
-                self._delta(decoded_line(path, line, Change))
+                self._delta(decoded_line(path, line, RecordedChange))
             case section if section == DUE:
                 self._due(decoded_line(path, line, Times))
             case section if section == BINDING:
@@ -200,7 +200,7 @@ class Replay:
         assembly.loop.jump(times.monotonic - self.content.state.monotonic)
         assembly.clock.set_wall(times.time)
 
-    def _delta(self, delta: Change) -> None:
+    def _delta(self, delta: RecordedChange) -> None:
         self._set_clock(delta)
         assembly = self.world._assembly
         if delta.type is DeltaType.DELETED:

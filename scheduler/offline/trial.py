@@ -19,7 +19,7 @@ from scheduler.explain.records.remedies import DEFAULT_REMEDIES
 from scheduler.explain.records.wording import counted
 from scheduler.explain.what_if.changes import ChangeError
 from scheduler.explain.what_if.remedies.search import ChangeSearch
-from scheduler.explain.what_if.trial import Trial as LiveTrial
+from scheduler.explain.what_if.trial import WhatIfTrial as LiveTrial
 from scheduler.offline.assembly import Assembly
 from scheduler.offline.editing import Editing, WorldError, checked
 from scheduler.offline.records import Capacity, Verdict

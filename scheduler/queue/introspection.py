@@ -17,7 +17,7 @@ from scheduler.framework.events import ActionType, ClusterEvent
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.parts import QueueParts
 from scheduler.queue.queueing_hints import Registration
-from scheduler.queue.unschedulable_pods import Group
+from scheduler.queue.unschedulable_pods import SignatureGroup
 
 _DEFERRED: Final = "waiting behind other namespaces: pods of this one used much CPU time lately"
 _OLDEST_STEP: Final = 5_000
@@ -264,5 +264,5 @@ def _single_actions(mask: ActionType) -> Iterator[ActionType]:
     yield from mask
 
 
-def _members(groups: Iterable[Group]) -> Iterator[QueuedPodInfo]:
+def _members(groups: Iterable[SignatureGroup]) -> Iterator[QueuedPodInfo]:
     return (info for group in groups for info in group.members.values())

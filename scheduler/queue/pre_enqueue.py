@@ -15,7 +15,7 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import Code, Status, error, status_or_none
 from scheduler.queue.metrics import QueueMetrics
 from scheduler.queue.queueing_hints import PluginErrorListener
-from scheduler.queue.unschedulable_pods import Group
+from scheduler.queue.unschedulable_pods import SignatureGroup
 
 PRE_ENQUEUE: Final = "PreEnqueue"
 
@@ -83,7 +83,7 @@ class PreEnqueueRunner:
             self._metrics.pre_enqueue_duration(profile, outcome.code.label, timer() - run_started)
         return rejection
 
-    def may_ungate(self, group: Group, changed: object) -> list[QueuedPodInfo]:
+    def may_ungate(self, group: SignatureGroup, changed: object) -> list[QueuedPodInfo]:
         """Return the members of a gated group that an event about `changed` may ungate.
 
         These are all members except those that the gating plugin's method `held` returns.

@@ -31,7 +31,7 @@ RequiredKeys = Callable[[QueuedPodInfo, Iterable[str]], Iterable[Hashable]]
 """`required_keys(info, plugins)`: (registration, hint key) pairs of a pod that these rejected."""
 
 
-class Group:
+class SignatureGroup:
     """Pods for which every per-signature hint gives the same result."""
 
     __slots__ = (
@@ -79,10 +79,10 @@ class UnschedulablePods:
 
     def __init__(self, required_keys: RequiredKeys) -> None:
         self._required_keys = required_keys
-        self._groups: dict[Hashable, Group] = {}
-        self._group_of: dict[str, Group] = {}
+        self._groups: dict[Hashable, SignatureGroup] = {}
+        self._group_of: dict[str, SignatureGroup] = {}
         #: Plugin name, or (registration, hint key) -> groups by their key.
-        self._index: dict[Hashable, dict[Hashable, Group]] = {}
+        self._index: dict[Hashable, dict[Hashable, SignatureGroup]] = {}
         #: Number of times that a profile's groups were retired; part of the key of its groups.
         self._retirements: dict[str, int] = {}
         #: Number of pods held by a PreEnqueue plugin.
@@ -121,7 +121,7 @@ class UnschedulablePods:
             self.remove(uid)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(key, pod_identity, info, self._required_keys)
+            group = self._groups[key] = SignatureGroup(key, pod_identity, info, self._required_keys)
             for index_key in group.index_keys:
                 self._index.setdefault(index_key, {})[key] = group
         group.members[uid] = info
@@ -129,7 +129,7 @@ class UnschedulablePods:
         self.gated += group.gated
         self.flushed += group.flushed
 
-    def retire(self, profiles: Collection[str]) -> list[Group]:
+    def retire(self, profiles: Collection[str]) -> list[SignatureGroup]:
         """Retire the groups of these profiles: return them, and let later pods join new groups.
 
         The caller must move all members out of the returned groups.
@@ -163,13 +163,13 @@ class UnschedulablePods:
 
     def candidates(
         self, event: InFlightEvent, subscription: EventSubscription
-    ) -> list[tuple[Group, InFlightEvent]]:
+    ) -> list[tuple[SignatureGroup, InFlightEvent]]:
         """Return the groups whose hints must be evaluated, each once, with the event for them."""
         if event.cluster_event.wildcard:
             held = self._held_by(subscription.plugins).values()
             groups = [group for group in held if group.gated] + self.groups(gated=False)
             return [(group, event) for group in groups]
-        found: dict[Hashable, Group] = {}
+        found: dict[Hashable, SignatureGroup] = {}
         for plugin in subscription.plugins:
             if plugin not in self._index:
                 continue
@@ -206,15 +206,15 @@ class UnschedulablePods:
         owners = metadata.owner_references
         return metadata.uid in known or any(e.uid in known for e in owners if e.controller)
 
-    def group_of(self, uid: str) -> Group | None:
+    def group_of(self, uid: str) -> SignatureGroup | None:
         """Return the group that the pod is in; None when it is not here."""
         return self._group_of.get(uid)
 
-    def groups(self, *, gated: bool) -> list[Group]:
+    def groups(self, *, gated: bool) -> list[SignatureGroup]:
         """Return all groups of gated pods, or all others."""
         return [group for group in self._groups.values() if group.gated is gated]
 
-    def flushed_groups(self) -> list[Group]:
+    def flushed_groups(self) -> list[SignatureGroup]:
         """Return the groups that the flush concerns."""
         return [group for group in self._groups.values() if group.flushed]
 
@@ -242,8 +242,8 @@ class UnschedulablePods:
             found.append("unschedulable pods: the index and the groups differ")
         return found
 
-    def _held_by(self, index_keys: Iterable[Hashable]) -> dict[Hashable, Group]:
-        found: dict[Hashable, Group] = {}
+    def _held_by(self, index_keys: Iterable[Hashable]) -> dict[Hashable, SignatureGroup]:
+        found: dict[Hashable, SignatureGroup] = {}
         for index_key in index_keys:
             found.update(self._index.get(index_key, ()))
         return found

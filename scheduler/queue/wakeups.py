@@ -36,7 +36,7 @@ from scheduler.queue.queueing_hints import (
     QueueingDecision,
 )
 from scheduler.queue.sub_queues import UNSCHEDULABLE_STATES
-from scheduler.queue.unschedulable_pods import Group
+from scheduler.queue.unschedulable_pods import SignatureGroup
 
 MAX_EVENTS: Final = 8
 """Events kept for a postponed group."""
@@ -55,7 +55,7 @@ _Move = tuple[QueuedPodInfo, QueueingDecision, str]
 RECHECK: Final = "Recheck"
 """Label of the moves of `Wakeups.recheck`."""
 
-_Lane = dict[Group, list[InFlightEvent]]
+_Lane = dict[SignatureGroup, list[InFlightEvent]]
 
 
 class TimeSlice:
@@ -91,13 +91,13 @@ class Wakeups:
     slice_seconds: float
     #: Postponed groups and their events, those of deferred namespaces in the second lane, which
     #: comes last. An empty list of events: move all pods. Keyed by the group itself, because
-    #: another group may get the same `Group.key` later.
+    #: another group may get the same `SignatureGroup.key` later.
     _lanes: tuple[_Lane, _Lane] = field(default_factory=lambda: ({}, {}), init=False)
     _prune_at: int = field(default=PRUNE_FROM, init=False)
     #: Pods that hints decided to move.
     _moves: deque[_Move] = field(default_factory=deque, init=False)
     #: Groups in which the periodic flush has not looked yet, and the arguments of `flush`.
-    _to_flush: deque[Group] = field(default_factory=deque, init=False)
+    _to_flush: deque[SignatureGroup] = field(default_factory=deque, init=False)
     _flush_times: tuple[float, float] = (0.0, 0.0)
     #: UIDs of pods for which PreEnqueue must run again, and their groups' names; "": no group.
     #: Not a dict: see `InFlight`.
@@ -199,7 +199,7 @@ class Wakeups:
             del self._rechecked_groups[group]
             self.mover.signals.ready()
 
-    def move_all(self, groups: Iterable[Group], event: InFlightEvent) -> None:
+    def move_all(self, groups: Iterable[SignatureGroup], event: InFlightEvent) -> None:
         """Move all members of `groups`, even gated ones, without evaluating hints; in slices."""
         for group in groups:
             for lane in self._lanes:
@@ -250,7 +250,7 @@ class Wakeups:
             if time_slice.over():
                 break
 
-    def _postpone(self, candidates: Iterable[tuple[Group, InFlightEvent]]) -> None:
+    def _postpone(self, candidates: Iterable[tuple[SignatureGroup, InFlightEvent]]) -> None:
         over_limit = self.accounts.over_limit()
         pending, deferred = self._lanes
         for group, event in candidates:
@@ -272,7 +272,7 @@ class Wakeups:
                     del lane[group]
             self._prune_at = PRUNE_FROM + 2 * (len(pending) + len(deferred))
 
-    def _evaluate(self, group: Group, event: InFlightEvent, moves: deque[_Move]) -> None:
+    def _evaluate(self, group: SignatureGroup, event: InFlightEvent, moves: deque[_Move]) -> None:
         """Evaluate the hints for a group, and append the pods to be moved to `moves`."""
         if event.cluster_event is PROFILES_REPLACED:
             moves.extend((info, AFTER_BACKOFF, event.label) for info in group.members.values())

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from scheduler.api.pod import Pod
-from scheduler.explain.records.shadow import AGREEING, ShadowPod, Verdict
+from scheduler.explain.records.shadow import AGREEING, ShadowPod, ShadowVerdict
 from scheduler.framework import Clock
 from scheduler.shadow.assessing import Assessor
 
@@ -79,7 +79,7 @@ class Doubts:
         for each in self._doubts:
             if each.number > number and self._agrees(each):
                 found = msgspec.structs.replace(
-                    each.judged, verdict=Verdict.WINDOW, plugin="", scores=(), message=""
+                    each.judged, verdict=ShadowVerdict.WINDOW, plugin="", scores=(), message=""
                 )
                 self._report(found)
             else:

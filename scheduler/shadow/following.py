@@ -16,7 +16,7 @@ from scheduler.cache import Cache
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.engine import Attempt
 from scheduler.explain.records import QueueState
-from scheduler.explain.records.shadow import ShadowPod, Verdict
+from scheduler.explain.records.shadow import ShadowPod, ShadowVerdict
 from scheduler.framework import Clock
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
@@ -25,8 +25,8 @@ from scheduler.service.limited_log import LimitedLog
 from scheduler.shadow.assessing import Assessor
 from scheduler.shadow.choices import Choice, Choices, rejection_of
 from scheduler.shadow.doubts import Doubts
-from scheduler.shadow.judging import MAX_MESSAGE, Judgement, Look, judge, judge_late
-from scheduler.shadow.tally import Tally
+from scheduler.shadow.judging import MAX_MESSAGE, Look, ShadowJudgement, judge, judge_late
+from scheduler.shadow.tally import ShadowTally
 
 if TYPE_CHECKING:
     from scheduler.offline.happenings import Happenings
@@ -47,7 +47,7 @@ class Follower:
         cache: Cache,
         queue: SchedulingQueue,
         clock: Clock,
-        tally: Tally,
+        tally: ShadowTally,
     ) -> None:
         self.choices = choices
         self.tally = tally
@@ -87,7 +87,7 @@ class Follower:
             judgement = self._judged(choice, old, new.spec.node_name, late=late)
         except Exception as error:  # noqa: BLE001 - boundary: the state must follow reality anyway
             _errors.exception("judging a pod failed", error, pod=old.key)
-            judgement = Judgement(Verdict.UNJUDGED, message=type(error).__name__)
+            judgement = ShadowJudgement(ShadowVerdict.UNJUDGED, message=type(error).__name__)
         self.choices.take(old.uid)
         now, number = self._clock.now(), self._numbers.pop(old.uid, 0)
         self.doubts.add(
@@ -112,18 +112,20 @@ class Follower:
         )
         return number
 
-    def _judged(self, choice: Choice | None, pod: Pod, there: str, *, late: bool) -> Judgement:
+    def _judged(
+        self, choice: Choice | None, pod: Pod, there: str, *, late: bool
+    ) -> ShadowJudgement:
         if choice is not None and choice.node == there:
-            return Judgement(Verdict.SAME)
+            return ShadowJudgement(ShadowVerdict.SAME)
         if choice is not None and choice.ties is not None:
             row = self._cache.table.row_of(there)
             if row is not None and (choice.ties == row).any():
-                return Judgement(Verdict.TIE)
+                return ShadowJudgement(ShadowVerdict.TIE)
         if choice is None:
             info = self._queue.queued(pod.uid)
             if info is not None and info.gated:
-                return Judgement(
-                    Verdict.WOULD_HAVE_WAITED,
+                return ShadowJudgement(
+                    ShadowVerdict.WOULD_HAVE_WAITED,
                     plugin=info.gating_plugin,
                     message=info.last_message[:MAX_MESSAGE],
                 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.explain.records import NodeScore
-from scheduler.explain.records.shadow import ScoreDifference, Verdict
+from scheduler.explain.records.shadow import ScoreDifference, ShadowVerdict
 
 MAX_MESSAGE: Final = 1024
 """Characters of a message that are kept. A tenant can write some of them."""
@@ -47,10 +47,10 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class ShadowJudgement:
     """A verdict, and the plugin to which it is due."""
 
-    verdict: Verdict
+    verdict: ShadowVerdict
     here: str = ""
     """The node that the shadow takes, where it had not chosen before."""
     best: str = ""
@@ -59,7 +59,7 @@ class Judgement:
     message: str = ""
 
 
-def judge(looks: Iterable[Look]) -> Judgement:
+def judge(looks: Iterable[Look]) -> ShadowJudgement:
     """Judge a binding that differs from the shadow's choice; looks are taken as long as needed.
 
     The first look, which is nearest to what the other scheduler saw, gives the reason.
@@ -70,12 +70,12 @@ def judge(looks: Iterable[Look]) -> Judgement:
     first: Look | None = None
     for look in looks:
         if look.agrees:
-            return Judgement(Verdict.WINDOW, best=look.node)
+            return ShadowJudgement(ShadowVerdict.WINDOW, best=look.node)
         first = first or look
-    return Judgement(Verdict.UNJUDGED) if first is None else _against(first)
+    return ShadowJudgement(ShadowVerdict.UNJUDGED) if first is None else _against(first)
 
 
-def judge_late(looks: Iterable[Look], there: str) -> Judgement:
+def judge_late(looks: Iterable[Look], there: str) -> ShadowJudgement:
     """Judge the binding of a pod that the shadow decides only now, by its first look.
 
     >>> judge_late([Look("a", agrees=True, fits=True)], "b").verdict
@@ -91,20 +91,20 @@ def judge_late(looks: Iterable[Look], there: str) -> Judgement:
     judgement = judge(first())
     look = taken[0]
     if look.agrees:
-        verdict = Verdict.SAME if look.node == there else Verdict.TIE
-        judgement = Judgement(verdict)
+        verdict = ShadowVerdict.SAME if look.node == there else ShadowVerdict.TIE
+        judgement = ShadowJudgement(verdict)
     return replace(judgement, here=look.node)
 
 
-def _against(look: Look) -> Judgement:
+def _against(look: Look) -> ShadowJudgement:
     if look.error:
-        return Judgement(Verdict.UNJUDGED, plugin=look.plugin, message=_cut(look.error))
+        return ShadowJudgement(ShadowVerdict.UNJUDGED, plugin=look.plugin, message=_cut(look.error))
     if look.fits:
         scores = differences(look.best, look.there)
         plugin = scores[0].plugin if scores else ""
-        return Judgement(Verdict.OTHER, best=look.node, plugin=plugin, scores=scores)
-    verdict = Verdict.WOULD_NOT_FIT if look.node else Verdict.WOULD_HAVE_WAITED
-    return Judgement(verdict, best=look.node, plugin=look.plugin, message=_cut(look.message))
+        return ShadowJudgement(ShadowVerdict.OTHER, best=look.node, plugin=plugin, scores=scores)
+    verdict = ShadowVerdict.WOULD_NOT_FIT if look.node else ShadowVerdict.WOULD_HAVE_WAITED
+    return ShadowJudgement(verdict, best=look.node, plugin=look.plugin, message=_cut(look.message))
 
 
 def differences(best: NodeScore | None, there: NodeScore | None) -> tuple[ScoreDifference, ...]:

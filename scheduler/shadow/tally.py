@@ -15,7 +15,7 @@ MAX_CAUSES: Final = 200
 OTHER_CAUSES: Final = "others"
 
 
-class Tally:
+class ShadowTally:
     """Counts judgements as they are made."""
 
     def __init__(self, names: Sequence[str], began: float) -> None:

@@ -30,7 +30,7 @@ from scheduler.shadow.choices import MAX_AHEAD, Choices, rejection_of
 from scheduler.shadow.following import Follower, FollowingCycle, FollowingHandlers
 from scheduler.shadow.judging import MAX_MESSAGE, same_reasons
 from scheduler.shadow.steady_time import SteadyTime
-from scheduler.shadow.tally import Tally
+from scheduler.shadow.tally import ShadowTally
 from scheduler.shadow.unsent import connect
 from scheduler.stages.connections import Connections
 from scheduler.stages.profiles import Profiles, build_profiles
@@ -59,7 +59,7 @@ class ShadowWiring:
     handlers: FollowingHandlers
     reflectors: tuple[Reflector[Any], ...]
     follower: Follower
-    tally: Tally
+    tally: ShadowTally
     time: SteadyTime
 
     async def close(self) -> None:
@@ -183,7 +183,7 @@ def wire(
     choices = Choices(scheduling.engine, scheduling.queue, state.slots, time)
     assert isinstance(scheduling.binding, FollowingCycle)
     scheduling.binding.choices = choices
-    tally = Tally([each.scheduler_name for each in configuration.profiles], time.now())
+    tally = ShadowTally([each.scheduler_name for each in configuration.profiles], time.now())
     follower = Follower(
         choices,
         Assessor(scheduling.engine, connections.clock),

@@ -105,7 +105,7 @@ class AttemptTrace:
         self.span.end()
 
 
-class Step:
+class TraceStep:
     """An open span of a binding cycle."""
 
     __slots__ = ("_span",)
@@ -196,7 +196,7 @@ class AttemptTraces:
             self.cycle.span.set_attribute(VICTIMS, victims)
 
     @contextmanager
-    def step(self, attempt: Attempt, name: str, plugin: str = "") -> Iterator[Step]:
+    def step(self, attempt: Attempt, name: str, plugin: str = "") -> Iterator[TraceStep]:
         """Open a span of the binding cycle, to which requests to the API server refer meanwhile.
 
         An AttemptError, which passes, marks it as failed.
@@ -207,7 +207,7 @@ class AttemptTraces:
         with self.tracer.start_as_current_span(
             name, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:
-            step = Step(span)
+            step = TraceStep(span)
             try:
                 yield step
             except AttemptError as error:

@@ -21,7 +21,7 @@ from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Resources, node_allocatable
 from scheduler.client.resources import NODES, PODS
 from scheduler.history import Decision, DecisionResult, RejectionCount
-from scheduler.history.run import Run, RunNode, RunPod
+from scheduler.history.run import RecordedRun, RunNode, RunPod
 from scheduler.recording.format import ATTEMPT, BINDING, DECISION, DELTA, OBJECT, Line
 from scheduler.recording.outcomes import Outcome
 from scheduler.recording.reading import Bundle, open_bundle
@@ -55,7 +55,7 @@ class _Binding(msgspec.Struct):
     step: str
 
 
-def run_of(path: str) -> Run:
+def run_of(path: str) -> RecordedRun:
     """Read a bundle or a recording.
 
     Raises:
@@ -101,12 +101,12 @@ class _Story:
             BINDING: self._binding,
         }
 
-    def run(self, bundle: Bundle) -> Run:
+    def run(self, bundle: Bundle) -> RecordedRun:
         """Return the run, when all lines were taken."""
         created = bundle.header.created
         begin = min((each.time for each in self.decisions), default=created)
         pods = [*self.pods.values(), *self.gone_pods]
-        return Run(
+        return RecordedRun(
             title=f"{bundle.header.kind.lower()} {bundle.path.name}",
             begin=min(begin, created),
             end=max(self.end, created),

@@ -27,7 +27,7 @@ from scheduler.explain.records.causes import cause_of
 from scheduler.explain.records.story import none_fits
 from scheduler.explain.records.waiting_pods import Selection, WaitingPods
 from scheduler.history import Decision, DecisionResult
-from scheduler.history.run import Frame, Run, RunNode, RunPod, frame_at
+from scheduler.history.run import Frame, RecordedRun, RunNode, RunPod, frame_at
 from scheduler.recording.format import BundleError
 from scheduler.recording.reading import is_bundle
 
@@ -48,7 +48,7 @@ _PLACE: Final = {
 class RecordedSource:
     """Answers about a run. Thread-safe."""
 
-    def __init__(self, run: Run, title: str) -> None:
+    def __init__(self, run: RecordedRun, title: str) -> None:
         self._run = run
         self._title = run.title or title
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from scheduler.files import open_file, reason
-from scheduler.history.run import Run
+from scheduler.history.run import RecordedRun
 
 MAX_RUN_BYTES: Final = 2 << 30
 """Of a file after decompression."""
@@ -20,14 +20,14 @@ class RunError(Exception):
     """A file that is no usable run; the text names the file, what is wrong, and what to do."""
 
 
-def load_run(path: str) -> Run:
+def load_run(path: str) -> RecordedRun:
     """Read a run.
 
     Raises:
         RunError: the file cannot be read, or is none.
     """
     try:
-        run = msgspec.json.decode(_content(Path(path)), type=Run)
+        run = msgspec.json.decode(_content(Path(path)), type=RecordedRun)
     except (msgspec.DecodeError, RecursionError) as error:
         raise RunError(f"{path} is no run ({error}); docs/page.md describes the format") from error
     if not run.begin <= run.end:

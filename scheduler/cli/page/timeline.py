@@ -8,12 +8,12 @@ from typing import Final
 
 from scheduler.explain.records import Moment
 from scheduler.history import DecisionResult
-from scheduler.history.run import FOREVER, Run
+from scheduler.history.run import FOREVER, RecordedRun
 
 MOMENTS: Final = 60
 
 
-def timeline(run: Run, until: float) -> list[Moment]:
+def timeline(run: RecordedRun, until: float) -> list[Moment]:
     """Return moments at equal distances from the begin of a run until a time."""
     length = until - run.begin
     if length <= 0:

@@ -23,9 +23,9 @@ from scheduler.engine.preemption.trial import (
     AFFECTED_FILTERS,
     ALL_FILTERS,
     NO_VICTIMS,
+    PreemptionTrial,
     ScreenedRows,
     SearchOutcome,
-    Trial,
 )
 from scheduler.engine.row_cache import RowCache
 from scheduler.engine.runtime import Framework
@@ -45,7 +45,7 @@ class DryRunner:
 
     def run(
         self,
-        full: Trial,
+        full: PreemptionTrial,
         screen: ScreenedRows,
         enough: int,
         outcome: SearchOutcome,
@@ -110,7 +110,7 @@ class DryRunner:
 
     def _try_node(
         self,
-        trial: Trial,
+        trial: PreemptionTrial,
         row: int,
         plugins: Sequence[Any],
         outcomes: Outcomes | None,
@@ -126,7 +126,7 @@ class DryRunner:
             outcomes.note(row, result, claims)
         return result
 
-    def _must_violate(self, trial: Trial, row: int) -> bool:
+    def _must_violate(self, trial: PreemptionTrial, row: int) -> bool:
         """Whether every choice of victims on a node violates a disruption budget."""
         pods, victims = self._table.pods[row].values(), trial.victims
         return trial.budgets.forbid_all(
@@ -134,7 +134,7 @@ class DryRunner:
         )
 
     def _without_victims(
-        self, trial: Trial, row: int, plugins: Sequence[Any]
+        self, trial: PreemptionTrial, row: int, plugins: Sequence[Any]
     ) -> tuple[Candidate | Status, Claims]:
         """Find a minimal set of victims on one node, or why evicting all of them does not help.
 
@@ -165,7 +165,7 @@ class DryRunner:
 
     def _reprieved(
         self,
-        trial: Trial,
+        trial: PreemptionTrial,
         state: CycleState,
         pod: Pod,
         node: NodeOverlay,
@@ -181,19 +181,21 @@ class DryRunner:
         self._remove(trial, state, pod, node)
         return False
 
-    def _remove(self, trial: Trial, state: CycleState, pod: Pod, node: NodeOverlay) -> None:
+    def _remove(
+        self, trial: PreemptionTrial, state: CycleState, pod: Pod, node: NodeOverlay
+    ) -> None:
         node.remove_pod(pod)
         if trial.followed:
             self._framework.remove_pod(state, trial.pod, pod, node)
 
     def _fits(
-        self, trial: Trial, state: CycleState, node: NodeOverlay, plugins: Sequence[Any]
+        self, trial: PreemptionTrial, state: CycleState, node: NodeOverlay, plugins: Sequence[Any]
     ) -> Status | None:
         return self._framework.run_filters_with_nominated_pods(
             state, trial.pod, node, self._table, plugins
         )
 
-    def _without_followers(self, trial: Trial) -> Trial:
+    def _without_followers(self, trial: PreemptionTrial) -> PreemptionTrial:
         """Return the same search without the plugins that have AddPod and RemovePod."""
         if not trial.followed:
             return trial
@@ -205,7 +207,7 @@ class DryRunner:
             followed=False,
         )
 
-    def _earlier_outcomes(self, trial: Trial, *, remember: bool) -> Outcomes:
+    def _earlier_outcomes(self, trial: PreemptionTrial, *, remember: bool) -> Outcomes:
         """Return cached results of earlier dry runs, if they depend on signature and node only."""
         state, pod = trial.state, trial.pod
         if (

@@ -34,9 +34,9 @@ from scheduler.engine.preemption.trial import (
     ALL_FILTERS,
     NO_VICTIMS,
     VICTIMLESS,
+    PreemptionTrial,
     ScreenedRows,
     SearchOutcome,
-    Trial,
 )
 from scheduler.engine.runtime import Framework
 from scheduler.extenders.extender import ExtenderError
@@ -209,10 +209,10 @@ class Evaluator:
 
     # -- preparation -----------------------------------------------------------------------------
 
-    def _trial(self, state: CycleState, pod: Pod, rules: PreemptionRules) -> Trial:
+    def _trial(self, state: CycleState, pod: Pod, rules: PreemptionRules) -> PreemptionTrial:
         slots = tuple(slot for slot in self._slots if slot.name not in state.skip_filter)
         self._budgets = self._budgets.renewed(self._listers["poddisruptionbudgets"].list())
-        return Trial(
+        return PreemptionTrial(
             state,
             pod,
             rules,
@@ -231,7 +231,9 @@ class Evaluator:
 
     # -- step 1: numbers -------------------------------------------------------------------------
 
-    def _examine(self, trial: Trial, rows: Rows, wanted: int, outcome: SearchOutcome) -> None:
+    def _examine(
+        self, trial: PreemptionTrial, rows: Rows, wanted: int, outcome: SearchOutcome
+    ) -> None:
         screen = self._screening.screen(trial, rows)
         for rejected_by, code, count in ruled_out(screen):
             status = NO_VICTIMS

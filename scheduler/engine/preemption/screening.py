@@ -17,8 +17,8 @@ from scheduler.engine.preemption.trial import (
     AFFECTED_FILTERS,
     ALL_FILTERS,
     VICTIMLESS,
+    PreemptionTrial,
     ScreenedRows,
-    Trial,
 )
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
 from scheduler.engine.runtime import Framework
@@ -34,7 +34,7 @@ class Screening:
         self._framework = framework
         self._table = table
 
-    def screen(self, trial: Trial, rows: Rows) -> ScreenedRows:
+    def screen(self, trial: PreemptionTrial, rows: Rows) -> ScreenedRows:
         """Rule out those of `rows` that need no dry run."""
         table = self._table
         without_victims: Any = WithoutPotentialVictims(table, trial.victims)
@@ -64,7 +64,7 @@ class Screening:
         )
 
     def _unfollowed(
-        self, trial: Trial, table: Any, rows: Rows, rejected_by: np.ndarray
+        self, trial: PreemptionTrial, table: Any, rows: Rows, rejected_by: np.ndarray
     ) -> BoolColumn:
         """Find remaining rows where RemovePod of every plugin would change nothing.
 
@@ -88,7 +88,7 @@ class Screening:
         return unfollowed
 
     def _filter_by_columns(
-        self, slot: FilterSlot, trial: Trial, table: Any, rows: Rows
+        self, slot: FilterSlot, trial: PreemptionTrial, table: Any, rows: Rows
     ) -> Codes | None:
         method = getattr(slot.plugin, "filter_without_victims", None)
         if method is None:

@@ -31,7 +31,7 @@ filters that removals can affect or with all filters; or the node has no potenti
 
 
 @dataclass(slots=True)
-class Trial:
+class PreemptionTrial:
     """The input of one search."""
 
     state: CycleState

@@ -32,7 +32,7 @@ from scheduler.framework import (
     Rows,
 )
 from scheduler.framework.grouping import GroupTopology
-from scheduler.groups.cycles.run import Run, runs_of
+from scheduler.groups.cycles.run import MemberRun, runs_of
 
 MAX_TEMPLATES: Final = 8
 """Maximum number of templates to examine; each costs a run of all filters."""
@@ -83,7 +83,7 @@ class GroupExamination:
 
     # -- templates -------------------------------------------------------------------------------
 
-    def _template(self, run: Run) -> tuple[GroupTemplate, Int64Column | None]:
+    def _template(self, run: MemberRun) -> tuple[GroupTemplate, Int64Column | None]:
         pod, capacities = run.infos[0].pod, run.capacities(self._engine)
         state, rejected = self._pre_filtered(pod)
         nowhere = np.zeros(self._table.capacity, dtype=np.int64)

@@ -53,7 +53,12 @@ from scheduler.explain.records.summary import (
     ResourceUse,
     SummaryPage,
 )
-from scheduler.explain.records.waiting import WaitingCause, WaitingGroup, WaitingPage, WaitingPod
+from scheduler.explain.records.waiting import (
+    WaitingCause,
+    WaitingGroup,
+    WaitingPage,
+    WaitingPod,
+)
 from scheduler.explain.records.what_if import NodeToAdd, WhatIfQuestion, WhatIfResult
 
 __all__ = [

@@ -12,7 +12,7 @@ import msgspec
 from scheduler.explain.records.page import DebugPage
 
 
-class Verdict(StrEnum):
+class ShadowVerdict(StrEnum):
     """The judgement of a pod that the scheduler in force has bound."""
 
     #: The same node.
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
     UNJUDGED = "unjudged"
 
 
-AGREEING = (Verdict.SAME, Verdict.TIE, Verdict.WINDOW)
+AGREEING = (ShadowVerdict.SAME, ShadowVerdict.TIE, ShadowVerdict.WINDOW)
 
 
 class ScoreDifference(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class ShadowPod(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     profile: str
     """`spec.schedulerName`."""
-    verdict: Verdict
+    verdict: ShadowVerdict
     here: str = ""
     """The node that the shadow had chosen; empty where it had not."""
     there: str
@@ -96,12 +96,12 @@ class PendingPod(msgspec.Struct, frozen=True, kw_only=True):
 class Cause(msgspec.Struct, frozen=True):
     """The number of pods of one verdict that are due to one plugin."""
 
-    verdict: Verdict
+    verdict: ShadowVerdict
     plugin: str
     pods: int
 
 
-class Moment(msgspec.Struct, frozen=True):
+class ShadowMoment(msgspec.Struct, frozen=True):
     """Measures of both sides at one time: per cent of `cpu_allocation` and the like, `waiting`."""
 
     time: float
@@ -116,7 +116,7 @@ class Counterfactual(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     there: dict[str, float]
     here: dict[str, float]
-    moments: tuple[Moment, ...] = ()
+    moments: tuple[ShadowMoment, ...] = ()
     notes: tuple[str, ...] = ()
     """Facts that cannot be known."""
 

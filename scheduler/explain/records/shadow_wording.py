@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from math import floor
 from typing import Final
 
-from scheduler.explain.records.shadow import Counterfactual, ShadowSummary, Verdict
+from scheduler.explain.records.shadow import Counterfactual, ShadowSummary, ShadowVerdict
 from scheduler.explain.records.wording import counted, span
 
 MEANINGS: Final = {
-    Verdict.SAME: "the same node",
-    Verdict.TIE: "another node with an equal total",
-    Verdict.WINDOW: "another node, one of the best when it was bound",
-    Verdict.OTHER: "a node with a lower total here",
-    Verdict.WOULD_NOT_FIT: "a node that does not fit here",
-    Verdict.WOULD_HAVE_WAITED: "it would have waited here",
-    Verdict.UNJUDGED: "a plugin failed",
+    ShadowVerdict.SAME: "the same node",
+    ShadowVerdict.TIE: "another node with an equal total",
+    ShadowVerdict.WINDOW: "another node, one of the best when it was bound",
+    ShadowVerdict.OTHER: "a node with a lower total here",
+    ShadowVerdict.WOULD_NOT_FIT: "a node that does not fit here",
+    ShadowVerdict.WOULD_HAVE_WAITED: "it would have waited here",
+    ShadowVerdict.UNJUDGED: "a plugin failed",
 }
 """Each verdict in words, in the order in which they are shown."""
 
@@ -27,10 +27,10 @@ SIDES: Final = (
 """Explanation of the words of a summary, with the names that are followed."""
 
 _DIFFERENCES: Final = {
-    Verdict.OTHER: ("other nodes", "mostly because of"),
-    Verdict.WOULD_NOT_FIT: ("nodes that do not fit here", "mostly by"),
-    Verdict.WOULD_HAVE_WAITED: ("would have waited here", "mostly for"),
-    Verdict.UNJUDGED: ("not judged", "mostly by"),
+    ShadowVerdict.OTHER: ("other nodes", "mostly because of"),
+    ShadowVerdict.WOULD_NOT_FIT: ("nodes that do not fit here", "mostly by"),
+    ShadowVerdict.WOULD_HAVE_WAITED: ("would have waited here", "mostly for"),
+    ShadowVerdict.UNJUDGED: ("not judged", "mostly by"),
 }
 
 
@@ -105,7 +105,7 @@ def percent(count: int, total: int) -> str:
 
 def figures(summary: ShadowSummary) -> dict[str, float]:
     """Return the figures that assertions read."""
-    verdicts = {each.replace("-", "_"): summary.verdicts.get(each, 0) for each in Verdict}
+    verdicts = {each.replace("-", "_"): summary.verdicts.get(each, 0) for each in ShadowVerdict}
     return {
         "judged": summary.judged,
         "agreement": summary.percent,
@@ -153,7 +153,7 @@ def compared(found: Counterfactual) -> list[tuple[str, str, str]]:
     ]
 
 
-def cause_line(verdict: Verdict, plugin: str, pods: int) -> str:
+def cause_line(verdict: ShadowVerdict, plugin: str, pods: int) -> str:
     """Return one line about a cause.
 
     >>> cause_line(Verdict.OTHER, "NodeResourcesFit", 3)

@@ -20,7 +20,7 @@ from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.explain.records import Change
 from scheduler.explain.what_if.changes import ChangeError, edited, resource_of
 from scheduler.explain.what_if.expressions import check_expressions
-from scheduler.explain.what_if.trial import Trial, TrialParts
+from scheduler.explain.what_if.trial import TrialParts, WhatIfTrial
 from scheduler.service.manifests import Manifests
 from scheduler.service.pod_intake import check_node
 
@@ -95,7 +95,7 @@ class Edits:
         self._interned.append(pod)
         return pod
 
-    def apply(self, trial: Trial) -> None:
+    def apply(self, trial: WhatIfTrial) -> None:
         """Make all edits in a trial. Raises ChangeError for one that is not possible any more."""
         for edit in self._edits:
             if edit.resource.plural not in self._parts.stores:

@@ -33,7 +33,7 @@ from scheduler.explain.what_if.changes import (
 )
 from scheduler.explain.what_if.edits import Edits
 from scheduler.explain.what_if.limits import Sizes, check_question
-from scheduler.explain.what_if.trial import Trial, TrialParts
+from scheduler.explain.what_if.trial import TrialParts, WhatIfTrial
 from scheduler.framework import PodTerm
 from scheduler.service.questions import QuestionFailedError
 
@@ -126,7 +126,7 @@ class Question:
         answer, asked = self.answer, self._asked
         placed = list(answer.placed)
         end = thread_time() + self._seconds
-        with Trial(self._parts, self._decisions) as trial:
+        with WhatIfTrial(self._parts, self._decisions) as trial:
             self._edits.apply(trial)
             if asked.pod:
                 self._waiting(trial.find)
@@ -207,7 +207,7 @@ class Question:
             raise ChangeError(f"{key} is on {known.spec.node_name}: ask about a copy of it with -f")
         return known
 
-    def _copy(self, trial: Trial, template: Pod, index: int) -> Pod:
+    def _copy(self, trial: WhatIfTrial, template: Pod, index: int) -> Pod:
         """Return one copy, with an identity that no pod has; the first of a pod is that pod."""
         metadata = msgspec.structs.replace(template.metadata)
         if index:

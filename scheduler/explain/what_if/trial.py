@@ -129,7 +129,7 @@ class TrialError(RuntimeError):
     """A change could not be taken back."""
 
 
-class Trial:
+class WhatIfTrial:
     """Changes to try, as a context manager."""
 
     def __init__(self, parts: TrialParts, decisions: TrialDecisions | None = None) -> None:

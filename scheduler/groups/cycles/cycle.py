@@ -31,13 +31,13 @@ from scheduler.framework import QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
 from scheduler.groups.cycles.capacity_bound import CapacityBound, bound_after
 from scheduler.groups.cycles.limits import failed_together, refusal, refused_together
-from scheduler.groups.cycles.placements import GroupPlacements, Placement
+from scheduler.groups.cycles.placements import GroupPlacement, GroupPlacements
 from scheduler.groups.cycles.preemption import EvictionPlan, GroupPreemption
 from scheduler.groups.cycles.prospects import prospects
 from scheduler.groups.cycles.result import GroupResult
 from scheduler.groups.cycles.run import (
     MAX_ROOMS,
-    Run,
+    MemberRun,
     active_filters,
     learn_little_room,
     possible,
@@ -93,7 +93,7 @@ class GroupCycle:
         self._error: Attempt | None = None
         #: For a group with topology constraints: all placements, and the current one.
         self._placements: GroupPlacements | None = None
-        self._placement: Placement | None = None
+        self._placement: GroupPlacement | None = None
         #: Numbers of time slices, orders and placements, for metrics.
         self._slices, self._orders, self._tried = 1, 0, 0
         #: Number of orders tried on the current placement.
@@ -118,7 +118,7 @@ class GroupCycle:
                 seconds=lambda: self._monotonic() - started,
             )
         if self._count < self._group.need:
-            blocking: Run | None = self._runs[0]
+            blocking: MemberRun | None = self._runs[0]
         elif self._group.topology is not None:
             blocking = await self._try_placements(self._group.topology)
         else:
@@ -129,7 +129,7 @@ class GroupCycle:
 
     # -- topology --------------------------------------------------------------------------------
 
-    async def _try_placements(self, topology: GroupTopology) -> Run | None:
+    async def _try_placements(self, topology: GroupTopology) -> MemberRun | None:
         """Try the placements in order; return the run that does not fit in the best, or None."""
         runs = self._runs
         for index, run in enumerate(runs):
@@ -142,7 +142,7 @@ class GroupCycle:
             (len(run.infos), await run.room(self._engine) if run.index < looks else None)
             for run in runs
         ]
-        best: tuple[int, Placement, list[Run], Run] | None = None
+        best: tuple[int, GroupPlacement, list[MemberRun], MemberRun] | None = None
         for placement in placements:
             self._tried += 1
             self._undo()
@@ -186,7 +186,7 @@ class GroupCycle:
 
     # -- one pass --------------------------------------------------------------------------------
 
-    async def _try_orders(self) -> Run | None:
+    async def _try_orders(self) -> MemberRun | None:
         """Try the runs in several orders; return the run that does not fit, None if all fit."""
         self._pass_orders = 1
         blocking = await self._pass()
@@ -201,7 +201,7 @@ class GroupCycle:
             blocking = await self._pass()
         return blocking if blocking is None else await self._try_elsewhere(blocking)
 
-    async def _try_elsewhere(self, blocking: Run) -> Run | None:
+    async def _try_elsewhere(self, blocking: MemberRun) -> MemberRun | None:
         """Try again without the nodes of members whose allocations limit the blocking run."""
         best = self._runs, blocking
         for _ in range(MAX_ELSEWHERE):
@@ -224,7 +224,7 @@ class GroupCycle:
             self._runs, blocking = best
         return blocking
 
-    async def _pass(self) -> Run | None:
+    async def _pass(self) -> MemberRun | None:
         """Try the runs in their order; return the run that does not fit, None if all fit."""
         self._orders += 1
         for run in self._runs:
@@ -286,7 +286,7 @@ class GroupCycle:
         return possible(self._runs) < self._group.need
 
     async def _try_parts(
-        self, run: Run, info: QueuedPodInfo, repetition: Repetition | None
+        self, run: MemberRun, info: QueuedPodInfo, repetition: Repetition | None
     ) -> Attempt:
         """Try a member in the current part of the placement, then in the following parts."""
         if self._placement is None:

@@ -51,7 +51,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class GroupPlacement:
     """Rows on which the whole group is tried, ascending; None: all."""
 
     rows: Rows | None
@@ -142,7 +142,7 @@ class GroupPlacements:
 
     # -- placements ------------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Placement]:
+    def __iter__(self) -> Iterator[GroupPlacement]:
         """Yield the placements to try, best first."""
         narrower: Domains | None = None
         for level, key in enumerate(self._preferred):
@@ -153,20 +153,22 @@ class GroupPlacements:
             yield from self._in_one(self.required, narrower, len(self._preferred))
             return
         parts = self._parts(None, narrower)
-        yield Placement(None, "", parts, narrower, self._count, len(self._preferred))
+        yield GroupPlacement(None, "", parts, narrower, self._count, len(self._preferred))
 
-    def best(self) -> Placement | None:
+    def best(self) -> GroupPlacement | None:
         """Return the domain of the required label that has room for the most members."""
         return next(self._ranked(self.required, None, 1), None) if self.required else None
 
     def _in_one(
         self, domains: Domains, narrower: Domains | None, level: int
-    ) -> Iterator[Placement]:
+    ) -> Iterator[GroupPlacement]:
         for placement in self._ranked(domains, narrower, MAX_DOMAINS):
             if placement.possible >= self._need:
                 yield replace(placement, level=level)
 
-    def _ranked(self, domains: Domains, narrower: Domains | None, most: int) -> Iterator[Placement]:
+    def _ranked(
+        self, domains: Domains, narrower: Domains | None, most: int
+    ) -> Iterator[GroupPlacement]:
         rows = domains.labelled
         if not len(rows):
             return
@@ -189,7 +191,7 @@ class GroupPlacements:
             inside = domains.rows(domain)
             text = f"the domain {self._name(domains, int(firsts[domain]))}"
             parts = self._parts(inside, narrower)
-            yield Placement(inside, text, parts, narrower, int(fits[domain]))
+            yield GroupPlacement(inside, text, parts, narrower, int(fits[domain]))
 
     def _name(self, domains: Domains, row: int) -> str:
         """Return the name of a row's domain, preceded by that of the required label, if any."""

@@ -26,7 +26,7 @@ from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
 from scheduler.framework import BoolColumn, Int64Column, PotentialVictims, QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupToSchedule
 from scheduler.groups.cycles.placements import MAX_DOMAINS, GroupPlacements
-from scheduler.groups.cycles.run import Run, runs_of
+from scheduler.groups.cycles.run import MemberRun, runs_of
 
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _SLOTS: Final = "pods"
@@ -146,7 +146,7 @@ def _domains(
 def _plan(
     engine: Engine,
     need: int,
-    runs: Sequence[Run],
+    runs: Sequence[MemberRun],
     candidates: Sequence[Rows],
     room: _Room,
     inside: BoolColumn | None,
@@ -163,7 +163,7 @@ def _plan(
     return plan if len(plan.nodes) >= need else None
 
 
-def _candidates(engine: Engine, run: Run) -> Rows:
+def _candidates(engine: Engine, run: MemberRun) -> Rows:
     """Return the rows that no filter rejects for reasons of the node; empty if unknown."""
     capacities = run.capacities(engine)
     template = capacities.of(run.infos[0].pod)

@@ -25,7 +25,7 @@ costs a PreFilter and half a millisecond for 5,000 nodes; trying few members cos
 
 
 @dataclass(slots=True)
-class Run:
+class MemberRun:
     """Members that differ in nothing that a plugin reads, and their results in a cycle."""
 
     infos: list[QueuedPodInfo]
@@ -108,9 +108,9 @@ class Run:
         results = engine.algorithms[pod.spec.scheduler_name].search.results
         return results.get(pod.signature.id, pod.uid) is not None
 
-    def again(self) -> Run:
+    def again(self) -> MemberRun:
         """Return a fresh copy of the run, of which no member was tried."""
-        return Run(self.infos, index=self.index, state=self.state)
+        return MemberRun(self.infos, index=self.index, state=self.state)
 
     def undo(self, engine: Engine) -> None:
         """Undo the assumptions; `placed` is kept for reports."""
@@ -147,7 +147,7 @@ class Run:
         return min(len(self.infos), 1 + self.bound.more)
 
 
-async def learn_little_room(runs: Sequence[Run], need: int, engine: Engine) -> bool:
+async def learn_little_room(runs: Sequence[MemberRun], need: int, engine: Engine) -> bool:
     """Compute the room for runs without cached results; return whether it is too little.
 
     If so, their templates are registered for bounds. False also means that trying the members is
@@ -156,7 +156,7 @@ async def learn_little_room(runs: Sequence[Run], need: int, engine: Engine) -> b
     """
     if need < MIN_NEED_TO_LOOK:
         return False
-    rooms: list[tuple[Run, Int64Column]] = []
+    rooms: list[tuple[MemberRun, Int64Column]] = []
     fit = 0
     for index, run in enumerate(runs):
         count, room = len(run.infos), None
@@ -175,7 +175,7 @@ async def learn_little_room(runs: Sequence[Run], need: int, engine: Engine) -> b
     return True
 
 
-def possible(runs: Iterable[Run]) -> int:
+def possible(runs: Iterable[MemberRun]) -> int:
     """Return an upper bound of the number of members that fit."""
     return sum(run.possible for run in runs)
 
@@ -186,7 +186,7 @@ def active_filters(attempt: Attempt) -> frozenset[str]:
     return frozenset(names - attempt.state.skip_filter)
 
 
-def rejectors(runs: Sequence[Run]) -> frozenset[str]:
+def rejectors(runs: Sequence[MemberRun]) -> frozenset[str]:
     """Return the plugins that keep runs from fitting."""
     found: frozenset[str] = frozenset()
     for run in runs:
@@ -197,14 +197,16 @@ def rejectors(runs: Sequence[Run]) -> frozenset[str]:
     return found
 
 
-def runs_of(infos: Sequence[QueuedPodInfo], totals: Int64Column, *, all_needed: bool) -> list[Run]:
+def runs_of(
+    infos: Sequence[QueuedPodInfo], totals: Int64Column, *, all_needed: bool
+) -> list[MemberRun]:
     """Group members into runs, in an order that does not depend on that of `infos`.
 
     Larger members come first, since they fit on the fewest nodes. Unless all members are needed,
     higher priority comes before size, since the last members may get no node.
     """
-    runs: dict[object, Run] = {}
-    run: Run | None = None
+    runs: dict[object, MemberRun] = {}
+    run: MemberRun | None = None
     for info in sorted(infos, key=lambda each: each.pod.metadata.name):
         if run is not None and same_template(run.infos[0].pod, info.pod):
             run.infos.append(info)
@@ -214,12 +216,12 @@ def runs_of(infos: Sequence[QueuedPodInfo], totals: Int64Column, *, all_needed: 
         key = (info.pod.spec.scheduler_name, like, info.pod.priority)
         run = runs.get(key)
         if run is None:
-            run = runs[key] = Run([])
+            run = runs[key] = MemberRun([])
         run.infos.append(info)
     if len(runs) == 1:
         return list(runs.values())
 
-    def rank(run: Run) -> tuple[int, int, float, str]:
+    def rank(run: MemberRun) -> tuple[int, int, float, str]:
         info = run.infos[0]
         requests = info.pod.signature.requests
         native = (requests.milli_cpu, requests.memory, requests.ephemeral_storage)

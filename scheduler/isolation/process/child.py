@@ -22,8 +22,8 @@ from scheduler.isolation.process.messages import (
     HEADER_BYTES,
     MAX_RESPONSE_BYTES,
     Content,
-    Request,
-    Response,
+    RequestMessage,
+    ResponseMessage,
     decode_response,
     frame,
 )
@@ -101,7 +101,7 @@ class ChildProcess:
         """Send the first request, which fits the buffer of the socket, without waiting."""
         self._socket.send(self._request(content))
 
-    async def exchange(self, content: Content) -> Response:
+    async def exchange(self, content: Content) -> ResponseMessage:
         """Send a request, and return the response to it. Raises ProcessEndedError."""
         request = self._request(content)
         try:
@@ -110,7 +110,7 @@ class ChildProcess:
         except OSError:
             raise await self._ended() from None
 
-    async def response(self) -> Response:
+    async def response(self) -> ResponseMessage:
         """Return the response to the last request, however often it was awaited before.
 
         Raises:
@@ -180,9 +180,9 @@ class ChildProcess:
     def _request(self, content: Content) -> bytes:
         self._number += 1
         self.output.call_bytes = 0
-        return frame(Request(self._number, content))
+        return frame(RequestMessage(self._number, content))
 
-    def _decoded(self) -> Response | None:
+    def _decoded(self) -> ResponseMessage | None:
         """Return the next response that is received whole."""
         length = int.from_bytes(self._received[:HEADER_BYTES], "big")
         if length > MAX_RESPONSE_BYTES:

@@ -32,10 +32,10 @@ from scheduler.framework.status import Code
 from scheduler.isolation.evaluation import Evaluation, PluginTimeoutError
 from scheduler.isolation.process.child import ChildProcess, ProcessEndedError
 from scheduler.isolation.process.messages import (
-    Call,
-    Response,
+    CallMessage,
+    ResponseMessage,
     Start,
-    Verdict,
+    StatusMessage,
     sendable,
 )
 from scheduler.isolation.process.table_copy import TableCopy
@@ -149,7 +149,7 @@ class ProcessEvaluator:
                 await self._ready(child)
                 await self._update(child, cast("NodeTable", table))
                 evaluating = pod
-                response = await child.exchange(Call(state.now, sendable(pod)))
+                response = await child.exchange(CallMessage(state.now, sendable(pod)))
             found = evaluation(response, table)
             self._waiting.pop(_kind(pod), None)
             return found
@@ -316,12 +316,12 @@ def _kind(pod: Pod) -> tuple[str, int]:
     return pod.metadata.namespace, pod.signature.id
 
 
-def _check(child: ChildProcess, response: Response) -> None:
+def _check(child: ChildProcess, response: ResponseMessage) -> None:
     if response.error:
         raise child.refused(f"its copy of the nodes cannot be updated: {response.error}", "copy")
 
 
-def evaluation(response: Response, table: NodeTableView) -> Evaluation:
+def evaluation(response: ResponseMessage, table: NodeTableView) -> Evaluation:
     """Return what a response says. Raises PluginError, and ValueError if it makes no sense."""
     if response.error:
         raise PluginError(response.error)
@@ -352,7 +352,7 @@ def _column(content: bytes, kind: type[Any], length: int) -> Any:
     return column
 
 
-def _status(verdict: Verdict) -> Status:
+def _status(verdict: StatusMessage) -> Status:
     return Status(
         Code(verdict.code),
         verdict.reasons,

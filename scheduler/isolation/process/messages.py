@@ -34,7 +34,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     memory_limit: int
 
 
-class Changes(msgspec.Struct, tag=True, frozen=True):
+class ChangesMessage(msgspec.Struct, tag=True, frozen=True):
     """Changes of the nodes and their pods, in the order of the fields."""
 
     removed_pods: list[str] = []
@@ -45,24 +45,24 @@ class Changes(msgspec.Struct, tag=True, frozen=True):
     pods: list[Pod] = []
 
 
-class Call(msgspec.Struct, tag=True, frozen=True):
+class CallMessage(msgspec.Struct, tag=True, frozen=True):
     """Evaluate a pod on all nodes."""
 
     now: float
     pod: Pod
 
 
-Content = Start | Changes | Call
+Content = Start | ChangesMessage | CallMessage
 
 
-class Request(msgspec.Struct, frozen=True):
+class RequestMessage(msgspec.Struct, frozen=True):
     """A message to the process."""
 
     number: int
     content: Content
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class StatusMessage(msgspec.Struct, frozen=True):
     """A `framework.Status`."""
 
     code: int
@@ -73,19 +73,19 @@ class Verdict(msgspec.Struct, frozen=True):
     skip_post_filter: bool = False
 
 
-class Response(msgspec.Struct, frozen=True):
+class ResponseMessage(msgspec.Struct, frozen=True):
     """The response to the request of the same number."""
 
     number: int
     #: What was raised, and where in the plugin; empty: nothing.
     error: str = ""
     #: Of PreFilter: names of nodes, or a status.
-    result: tuple[str, ...] | Verdict | None = None
+    result: tuple[str, ...] | StatusMessage | None = None
     #: `Evaluation.codes` of the nodes in the order of the scheduler's rows, as int32.
     codes: bytes = b""
     #: `Evaluation.scores` in the same order, as int64.
     scores: bytes = b""
-    statuses: dict[int, Verdict] = {}
+    statuses: dict[int, StatusMessage] = {}
 
 
 def _plain(value: object) -> Any:
@@ -95,11 +95,11 @@ def _plain(value: object) -> Any:
 
 
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=_plain).encode
-decode_request: Final = msgspec.msgpack.Decoder(Request).decode
-decode_response: Final = msgspec.msgpack.Decoder(Response).decode
+decode_request: Final = msgspec.msgpack.Decoder(RequestMessage).decode
+decode_response: Final = msgspec.msgpack.Decoder(ResponseMessage).decode
 
 
-def frame(message: Request | Response) -> bytes:
+def frame(message: RequestMessage | ResponseMessage) -> bytes:
     """Return the bytes to send."""
     body = _encode(message)
     return len(body).to_bytes(HEADER_BYTES, "big") + body

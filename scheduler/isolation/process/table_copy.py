@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.cache.node_table import NodeTable
-from scheduler.isolation.process.messages import Changes, sendable
+from scheduler.isolation.process.messages import ChangesMessage, sendable
 
 BATCH_OBJECTS: Final = 200
 """Objects after which a message ends: about two milliseconds of encoding on the event loop."""
@@ -46,7 +46,7 @@ class TableCopy:
         """Whether the process knows everything up to the last `removals`."""
         return not self._pending
 
-    def removals(self, table: NodeTable) -> Changes | None:
+    def removals(self, table: NodeTable) -> ChangesMessage | None:
         """Return what the copy has and the table does not have any more; None for nothing."""
         changed = None if self._sequence is None else table.change_log.since(self._sequence)
         self._pending.update(
@@ -66,14 +66,14 @@ class TableCopy:
             pods += gone
             for uid in gone:
                 del sent.pods[uid]
-        return Changes(pods, nodes) if pods or nodes else None
+        return ChangesMessage(pods, nodes) if pods or nodes else None
 
-    def additions(self, table: NodeTable) -> Iterator[Changes]:
+    def additions(self, table: NodeTable) -> Iterator[ChangesMessage]:
         """Yield what the copy lacks, in messages; it counts as sent when the next is asked for.
 
         A caller that stops early continues another time, after `removals`.
         """
-        changes = Changes([], [], [], [])
+        changes = ChangesMessage([], [], [], [])
         while self._pending:
             row = self._pending.pop()
             node = table.nodes[row]
@@ -89,6 +89,6 @@ class TableCopy:
             self._sent[row] = _Row(node, dict(table.pods[row]))
             if len(changes.nodes) + len(changes.pods) >= BATCH_OBJECTS:
                 yield changes
-                changes = Changes([], [], [], [])
+                changes = ChangesMessage([], [], [], [])
         if changes.nodes or changes.pods:
             yield changes

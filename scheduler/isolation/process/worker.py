@@ -30,12 +30,12 @@ from scheduler.framework.registry import args_type
 from scheduler.isolation.evaluation import Evaluation, evaluate
 from scheduler.isolation.process.messages import (
     HEADER_BYTES,
-    Call,
-    Changes,
-    Request,
-    Response,
+    CallMessage,
+    ChangesMessage,
+    RequestMessage,
+    ResponseMessage,
     Start,
-    Verdict,
+    StatusMessage,
     decode_request,
     frame,
 )
@@ -106,14 +106,14 @@ class Worker:
         #: Rows of the copy in the order of the scheduler's; None: not known.
         self._ordered: np.ndarray[Any, np.dtype[np.intp]] | None = None
 
-    def respond(self, request: Request) -> Response:
+    def respond(self, request: RequestMessage) -> ResponseMessage:
         """Do what is asked; whatever is raised becomes the response."""
-        respond = partial(Response, request.number)
+        respond = partial(ResponseMessage, request.number)
         content = request.content
         try:
-            if isinstance(content, Call):
+            if isinstance(content, CallMessage):
                 return self._call(content, respond)
-            if isinstance(content, Changes):
+            if isinstance(content, ChangesMessage):
                 self._apply(content)
             else:
                 self._start(content)
@@ -129,7 +129,7 @@ class Worker:
         args = msgspec.msgpack.decode(start.args, type=args_type(found))
         self.plugins.append(found(args, _Handle(start, self.cache.table)))
 
-    def _apply(self, changes: Changes) -> None:
+    def _apply(self, changes: ChangesMessage) -> None:
         cache, signatures = self.cache, self._signatures
         for uid in changes.removed_pods:
             known = cache.get_pod(uid)
@@ -153,7 +153,7 @@ class Worker:
                 cache.update_pod(pod)
                 signatures.release(known)
 
-    def _call(self, call: Call, respond: Any) -> Response:
+    def _call(self, call: CallMessage, respond: Any) -> ResponseMessage:
         self._signatures.intern(call.pod)
         try:
             table = self.cache.table
@@ -162,7 +162,7 @@ class Worker:
         finally:
             self._signatures.release(call.pod)
 
-    def _response(self, found: Evaluation, respond: Any) -> Response:
+    def _response(self, found: Evaluation, respond: Any) -> ResponseMessage:
         if self._ordered is None:
             ordered = sorted(self._rows, key=self._rows.__getitem__)
             row_of: Any = self.cache.table.row_of
@@ -188,8 +188,8 @@ def _limit_memory(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _verdict(status: Status) -> Verdict:
-    return Verdict(
+def _verdict(status: Status) -> StatusMessage:
+    return StatusMessage(
         int(status.code),
         tuple(map(error_text, status.reasons[:MAX_REASONS])),
         "" if status.error is None else error_text(status.error),

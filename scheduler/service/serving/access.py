@@ -34,7 +34,7 @@ MAX_TOKEN_BYTES: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class ClientCredentials:
     """The credentials of a request."""
 
     #: Bearer token; empty when there is none.
@@ -78,7 +78,7 @@ class Authenticator:
         self._clock = clock or SystemClock()
         self._cache: ReviewCache[UserInfo | None] = ReviewCache(self._clock)
 
-    async def authenticate(self, credentials: Credentials) -> UserInfo | None:
+    async def authenticate(self, credentials: ClientCredentials) -> UserInfo | None:
         """Return the user; None if the credentials are invalid.
 
         Raises:

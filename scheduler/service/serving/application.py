@@ -35,7 +35,7 @@ from scheduler.service.serving.access import (
     AccessUnknownError,
     Authenticator,
     Authorizer,
-    Credentials,
+    ClientCredentials,
     bearer_token,
 )
 from scheduler.service.serving.connection import RequestProtocol
@@ -381,7 +381,7 @@ class _Access:
         verb, path = request.method.lower(), request.path
         try:
             async with asyncio.timeout(ACCESS_TIMEOUT_SECONDS):
-                user = await self._authenticate(Credentials(token, certificate))
+                user = await self._authenticate(ClientCredentials(token, certificate))
                 if user is None:
                     return _status(401, "Unauthorized", "Unauthorized")
                 asking_user.set(user.username)
@@ -409,7 +409,7 @@ class _Access:
         request[READER] = reader
         return True
 
-    async def _authenticate(self, credentials: Credentials) -> UserInfo | None:
+    async def _authenticate(self, credentials: ClientCredentials) -> UserInfo | None:
         try:
             return await self._authenticator.authenticate(credentials)
         except AccessUnknownError as error:

@@ -20,9 +20,13 @@ from typing import Any, Final, cast
 from aiohttp import web
 
 from scheduler.service.limited_log import LimitedLog
-from scheduler.service.serving.connections import Stage
+from scheduler.service.serving.connections import ConnectionStage
 
-DEADLINES: Final = {Stage.SILENT: 5.0, Stage.STARTING: 10.0, Stage.SERVING: 30.0}
+DEADLINES: Final = {
+    ConnectionStage.SILENT: 5.0,
+    ConnectionStage.STARTING: 10.0,
+    ConnectionStage.SERVING: 30.0,
+}
 """Seconds that a connection may stay in each stage: until its first byte (a distant client on a bad
 line needs one); for handshake and request head; for the response, three times the longest wait for
 an access review."""
@@ -40,7 +44,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER: the kernel forgets the connection as well."""
 
 
-class Connection:
+class ServedConnection:
     """A connection from accepting to its end."""
 
     def __init__(
@@ -48,11 +52,11 @@ class Connection:
         accepted: socket.socket,
         client: str,
         tls: ssl.SSLContext | None,
-        make_protocol: Callable[[Connection], asyncio.Protocol],
+        make_protocol: Callable[[ServedConnection], asyncio.Protocol],
         *,
-        advanced: Callable[[Connection, Stage], None],
-        ended: Callable[[Connection], None],
-        expired: Callable[[Connection], None],
+        advanced: Callable[[ServedConnection, ConnectionStage], None],
+        ended: Callable[[ServedConnection], None],
+        expired: Callable[[ServedConnection], None],
     ) -> None:
         """Wait for the first byte.
 
@@ -72,7 +76,7 @@ class Connection:
         self._transport: asyncio.Transport | None = None
         self._gone: asyncio.Future[None] | None = None
         self._over = False
-        self._timer = self._loop.call_later(DEADLINES[Stage.SILENT], expired, self)
+        self._timer = self._loop.call_later(DEADLINES[ConnectionStage.SILENT], expired, self)
         self._loop.add_reader(accepted.fileno(), self._readable)
 
     def cut(self) -> None:
@@ -102,7 +106,7 @@ class Connection:
 
     def started(self) -> None:
         """Note that the request head is complete."""
-        self._advance(Stage.SERVING)
+        self._advance(ConnectionStage.SERVING)
 
     def lost(self) -> None:
         """Note that the transport is closed."""
@@ -111,7 +115,7 @@ class Connection:
             self._gone.set_result(None)
         self._end()
 
-    def _advance(self, stage: Stage) -> None:
+    def _advance(self, stage: ConnectionStage) -> None:
         if self._over:
             return
         self._timer.cancel()
@@ -120,13 +124,13 @@ class Connection:
 
     def _readable(self) -> None:
         self._loop.remove_reader(self._socket.fileno())
-        self._advance(Stage.STARTING)
+        self._advance(ConnectionStage.STARTING)
         self._opening = self._loop.create_task(self._open(), name="opening a connection")
 
     async def _open(self) -> None:
         self._owns_socket = False
         # Longer than our own deadline, which therefore ends a slow handshake.
-        timeout = None if self._tls is None else 2 * DEADLINES[Stage.STARTING]
+        timeout = None if self._tls is None else 2 * DEADLINES[ConnectionStage.STARTING]
         try:
             await self._loop.connect_accepted_socket(
                 lambda: self._make_protocol(self),
@@ -155,7 +159,7 @@ class Connection:
 class RequestProtocol(web.RequestHandler):
     """HTTP on one connection, with fixed texts for malformed requests."""
 
-    def __init__(self, server: web.Server, connection: Connection, log: LimitedLog) -> None:
+    def __init__(self, server: web.Server, connection: ServedConnection, log: LimitedLog) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),

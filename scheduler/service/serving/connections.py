@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 Connection = TypeVar("Connection", bound=Hashable)
 
 
-class Stage(IntEnum):
+class ConnectionStage(IntEnum):
     """Progress of a connection; the lowest stage is closed first."""
 
     #: Accepted, nothing received.
@@ -51,7 +51,7 @@ class ConnectionTable(Generic[Connection]):
         self._limit_per_client = limit_per_client
         self._all: _Group[Connection] = _Group()
         self._clients: dict[Hashable, _Group[Connection]] = {}
-        self._places: dict[Connection, tuple[Hashable, Stage]] = {}
+        self._places: dict[Connection, tuple[Hashable, ConnectionStage]] = {}
 
     def __len__(self) -> int:
         return len(self._places)
@@ -68,10 +68,10 @@ class ConnectionTable(Generic[Connection]):
             victim = group.first()
         elif len(self._places) >= self._limit:
             victim = self._all.first()
-        self._enter(connection, client, Stage.SILENT)
+        self._enter(connection, client, ConnectionStage.SILENT)
         return victim
 
-    def advance(self, connection: Connection, stage: Stage) -> None:
+    def advance(self, connection: Connection, stage: ConnectionStage) -> None:
         """Move a connection to another stage, unless it was removed."""
         place = self._places.get(connection)
         if place is not None:
@@ -91,12 +91,12 @@ class ConnectionTable(Generic[Connection]):
         """Return the connection to close when descriptors run out."""
         return self._all.first() if self._places else None
 
-    def _enter(self, connection: Connection, client: Hashable, stage: Stage) -> None:
+    def _enter(self, connection: Connection, client: Hashable, stage: ConnectionStage) -> None:
         self._places[connection] = (client, stage)
         self._all.stages[stage][connection] = None
         self._clients[client].stages[stage][connection] = None
 
-    def _leave(self, connection: Connection, client: Hashable, stage: Stage) -> None:
+    def _leave(self, connection: Connection, client: Hashable, stage: ConnectionStage) -> None:
         del self._all.stages[stage][connection]
         del self._clients[client].stages[stage][connection]
 

@@ -27,7 +27,7 @@ from scheduler.service.limited_log import LimitedLog
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving import descriptors
 from scheduler.service.serving.certificates import ServingError, ServingTls
-from scheduler.service.serving.connection import Connection, RequestProtocol
+from scheduler.service.serving.connection import RequestProtocol, ServedConnection
 from scheduler.service.serving.connections import ConnectionTable, client_of
 from scheduler.service.serving.listening import Acceptor, listen
 
@@ -77,7 +77,7 @@ class HttpsServer:
         self._options = options
         self._tls = tls
         limit = max_connections or descriptors.connection_limit()
-        self._connections: ConnectionTable[Connection] = ConnectionTable(
+        self._connections: ConnectionTable[ServedConnection] = ConnectionTable(
             limit=limit, limit_per_client=max(1, limit // CLIENT_SHARE)
         )
         self._accepted = self._timed_out = self._displaced = 0
@@ -140,7 +140,7 @@ class HttpsServer:
             self._tls.refresh()
         self._accepted += 1
         client = client_of(host)
-        connection = Connection(
+        connection = ServedConnection(
             accepted,
             client,
             None if self._tls is None else self._tls.context,
@@ -153,7 +153,7 @@ class HttpsServer:
         if victim is not None:
             self._displace(victim)
 
-    def _make_protocol(self, connection: Connection) -> asyncio.Protocol:
+    def _make_protocol(self, connection: ServedConnection) -> asyncio.Protocol:
         assert self._http is not None
         return RequestProtocol(self._http, connection, self._limited_log)
 
@@ -165,7 +165,7 @@ class HttpsServer:
         protocol.connection.started()
         return await self._handler(request)
 
-    def _expire(self, connection: Connection) -> None:
+    def _expire(self, connection: ServedConnection) -> None:
         self._timed_out += 1
         connection.cut()
 
@@ -175,7 +175,7 @@ class HttpsServer:
         if victim is not None:
             self._displace(victim)
 
-    def _displace(self, connection: Connection) -> None:
+    def _displace(self, connection: ServedConnection) -> None:
         self._displaced += 1
         self._limited_log.warning(
             "too many connections: closing the oldest", client=connection.client

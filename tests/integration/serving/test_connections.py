@@ -14,7 +14,7 @@ from scheduler.service.options import AccessOptions, ServingOptions
 from scheduler.service.serving import application, connection
 from scheduler.service.serving.access import Authorizer
 from scheduler.service.serving.certificates import ServingError, ServingTls
-from scheduler.service.serving.connections import Stage
+from scheduler.service.serving.connections import ConnectionStage
 from scheduler.service.serving.server import HttpsServer
 from tests.integration.serving.conftest import (
     LOOPBACK,
@@ -52,7 +52,7 @@ async def nothing(_: web.BaseRequest) -> web.Response:
 async def test_a_connection_without_a_whole_request_is_cut(
     opened: Open, site: Site, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(connection, "DEADLINES", dict.fromkeys(Stage, 0.0))
+    monkeypatch.setattr(connection, "DEADLINES", dict.fromkeys(ConnectionStage, 0.0))
     async with opened(site) as client:
         reader, writer = await connect(client)
         writer.write(sent)

@@ -7,7 +7,7 @@ from typing import Final
 from structlog.testing import capture_logs
 
 from devtools.embedded_service import bind, find, node, until
-from scheduler.explain.records.shadow import Verdict
+from scheduler.explain.records.shadow import ShadowVerdict
 from simulator import EmbeddedCluster
 from simulator.api import MERGE_PATCH
 from simulator.faults import FaultRule
@@ -53,7 +53,7 @@ async def test_a_claim_is_left_to_the_pod_that_is_bound(cluster: EmbeddedCluster
             (found,) = await judged(wiring, seen, 1)
             pass_time(1)
             await until(lambda: not len(wiring.state.background))
-        assert found.verdict is Verdict.SAME
+        assert found.verdict is ShadowVerdict.SAME
         assert [each["event"] for each in lines if each["log_level"] == "error"] == []
         claim = cluster.get(GROUP, "ResourceClaim", "gpu", "default")
         assert [each["name"] for each in claim["status"]["reservedFor"]] == ["p"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from devtools.embedded_service import bind, bound_to, delete, node, until
-from scheduler.explain.records.shadow import Verdict
+from scheduler.explain.records.shadow import ShadowVerdict
 from scheduler.explain.records.shadow_wording import sentence
 from scheduler.shadow.choices import FRESH_SECONDS, REJECTED_SECONDS
 from scheduler.shadow.doubts import DOUBT_SECONDS
@@ -33,7 +33,7 @@ async def test_the_same_node_and_an_equal_total_agree(cluster: EmbeddedCluster) 
         await until(lambda: wiring.scheduling.queue.statistics().active == 0)
         bind(cluster, "b", other)
         await judged(wiring, seen, 2)
-        assert [each.verdict for each in seen] == [Verdict.SAME, Verdict.SAME]
+        assert [each.verdict for each in seen] == [ShadowVerdict.SAME, ShadowVerdict.SAME]
         assert bound_to(cluster, "c") == "", "nothing is written"
 
 
@@ -47,7 +47,7 @@ async def test_a_tie_is_no_difference(cluster: EmbeddedCluster) -> None:
         there = next(each for each in ("n1", "n2", "n3") if each != here)
         bind(cluster, "a", there)
         await judged(wiring, seen, 1)
-        assert seen[0].verdict is Verdict.TIE
+        assert seen[0].verdict is ShadowVerdict.TIE
         assert (seen[0].here, seen[0].there) == (here, there)
         await until(lambda: assumed(wiring) == 0)
         row = wiring.state.cache.table.row_of(there)
@@ -67,7 +67,7 @@ async def test_another_node_names_the_plugin(cluster: EmbeddedCluster) -> None:
         await until(lambda: wiring.follower.doubts.next_due() is not None)
         pass_time(DOUBT_SECONDS)
         (found,) = await judged(wiring, seen, 1)
-        assert found.verdict is Verdict.OTHER
+        assert found.verdict is ShadowVerdict.OTHER
         assert found.best == "n2"
         assert found.plugin == "NodeResourcesFit"
         scores = {each.plugin: each.best - each.there for each in found.scores}
@@ -85,7 +85,7 @@ async def test_a_node_that_does_not_fit_names_the_filter(cluster: EmbeddedCluste
         await chosen(wiring, cluster, "a")
         bind(cluster, "a", "n2")
         (found,) = await judged(wiring, seen, 1)
-        assert (found.verdict, found.plugin) == (Verdict.WOULD_NOT_FIT, "TaintToleration")
+        assert (found.verdict, found.plugin) == (ShadowVerdict.WOULD_NOT_FIT, "TaintToleration")
         assert "taint" in found.message
 
 
@@ -97,7 +97,10 @@ async def test_a_pod_that_fits_nowhere_would_have_waited(cluster: EmbeddedCluste
         await until(lambda: wiring.scheduling.queue.statistics().unschedulable == 1)
         bind(cluster, "a", "n1")
         (found,) = await judged(wiring, seen, 1)
-        assert (found.verdict, found.plugin) == (Verdict.WOULD_HAVE_WAITED, "NodeResourcesFit")
+        assert (found.verdict, found.plugin) == (
+            ShadowVerdict.WOULD_HAVE_WAITED,
+            "NodeResourcesFit",
+        )
         assert found.message.startswith("0/1 nodes are available: 1 Insufficient cpu")
 
 
@@ -114,7 +117,7 @@ async def test_the_room_of_a_choice_is_taken_until_reality_moves(cluster: Embedd
         await chosen(wiring, cluster, "b")
         bind(cluster, "b", "n1")
         await judged(wiring, seen, 1)
-        assert seen[0].verdict is Verdict.SAME
+        assert seen[0].verdict is ShadowVerdict.SAME
         summary = wiring.summary()
         assert summary.waiting_there == 1
         assert summary.pending[0].here == "n1"
@@ -131,7 +134,7 @@ async def test_a_pod_is_placed_sooner(cluster: EmbeddedCluster) -> None:
         pass_time(5.0)
         bind(cluster, "a", "n1")
         (found,) = await judged(wiring, seen, 1)
-        assert found.verdict is Verdict.SAME
+        assert found.verdict is ShadowVerdict.SAME
         assert found.sooner >= 5.0
         assert wiring.summary().sooner == 1
 
@@ -225,7 +228,7 @@ async def test_a_burst_is_judged_on_what_is_bound(cluster: EmbeddedCluster) -> N
         for index in range(12):
             bind(cluster, f"p{index}", names[-1 - index % 6])
         await judged(wiring, seen, 12)
-        agreeing = {Verdict.SAME, Verdict.TIE, Verdict.WINDOW}
+        agreeing = {ShadowVerdict.SAME, ShadowVerdict.TIE, ShadowVerdict.WINDOW}
         assert {each.verdict for each in seen} <= agreeing
 
 
@@ -245,8 +248,8 @@ async def test_bindings_may_arrive_in_another_order(cluster: EmbeddedCluster) ->
         bind(cluster, "large", "n1")
         await judged(wiring, seen, 2)
         assert {each.pod: each.verdict for each in seen} == {
-            "default/large": Verdict.SAME,
-            "default/small": Verdict.WINDOW,
+            "default/large": ShadowVerdict.SAME,
+            "default/small": ShadowVerdict.WINDOW,
         }
 
 
@@ -267,7 +270,7 @@ async def test_newer_pods_may_be_bound_before(cluster: EmbeddedCluster) -> None:
         bind(cluster, "new", "n1")
         bind(cluster, "small", "n1")
         await judged(wiring, seen, 2)
-        assert {each.pod: each.verdict for each in seen}["default/small"] is Verdict.WINDOW
+        assert {each.pod: each.verdict for each in seen}["default/small"] is ShadowVerdict.WINDOW
 
 
 async def test_waiting_in_both_compares_reasons(cluster: EmbeddedCluster) -> None:

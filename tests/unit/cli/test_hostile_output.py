@@ -252,7 +252,7 @@ def test_objects_of_a_cluster_control_no_terminal(
     def run(_: object, work: Any) -> Any:
         return (quota, True) if "set" in arguments else ([quota], {"x": [pod]})
 
-    monkeypatch.setattr("scheduler.cli.cluster.Cluster.run", run)
+    monkeypatch.setattr("scheduler.cli.cluster.SelectedCluster.run", run)
     ended = shell(*arguments)
     assert (ended.code, controls(ended.out), controls(ended.err)) == (0, set(), set())
     if "json" in arguments:

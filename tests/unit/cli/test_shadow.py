@@ -17,7 +17,12 @@ from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.shadow import check_compared
 from scheduler.cli.shadow_following import End, warn_of_expiry
 from scheduler.client.credentials import StaticCredentials
-from scheduler.explain.records.shadow import ScoreDifference, ShadowPod, ShadowSummary, Verdict
+from scheduler.explain.records.shadow import (
+    ScoreDifference,
+    ShadowPod,
+    ShadowSummary,
+    ShadowVerdict,
+)
 from tests.unit.cli.command_line import Shell
 
 SUMMARY = ShadowSummary(
@@ -31,7 +36,7 @@ SUMMARY = ShadowSummary(
             pod="a/\x1b[31mb",
             uid="u",
             profile="p",
-            verdict=Verdict.OTHER,
+            verdict=ShadowVerdict.OTHER,
             there="n1",
             best="n2",
             bound=1.0,

@@ -17,7 +17,7 @@ from scheduler.client.store import Store
 from scheduler.client.watch_decoding import (
     Bookmark,
     Changed,
-    Failure,
+    DecodingFailure,
     LineSplitter,
     Malformed,
     WatchDecodeError,
@@ -69,14 +69,14 @@ def test_bookmarks_of_pods_have_null_containers() -> None:
 
 def test_an_error_carries_its_status() -> None:
     event = decode("ERROR", {"kind": "Status", "code": 410, "metadata": {}, "status": "Failure"})
-    assert isinstance(event, Failure)
+    assert isinstance(event, DecodingFailure)
     assert event.status.code == 410
 
 
 def test_an_error_of_a_kind_without_conflicting_fields_is_recognised() -> None:
     decoder = WatchDecoder(RESOURCES["namespaces"])
     event = decoder.decode(b'{"type":"ERROR","object":{"kind":"Status","code":410}}')
-    assert isinstance(event, Failure)
+    assert isinstance(event, DecodingFailure)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ class TestDeepNesting:
         item = {"metadata": {"managedFields": deep_fields(), "resourceVersion": "5"}, "code": 410}
         assert decoder.decode(deep_line("BOOKMARK", item)) == Bookmark("5")
         failure = decoder.decode(deep_line("ERROR", item))
-        assert isinstance(failure, Failure)
+        assert isinstance(failure, DecodingFailure)
         assert failure.status.code == 410
 
     def test_the_bytes_of_the_object_stay_as_they_are(self) -> None:

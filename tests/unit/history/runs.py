@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.explain.records import NodeScore
 from scheduler.history import Decision, DecisionResult, RejectionCount
-from scheduler.history.run import Run, RunNode, RunPod
+from scheduler.history.run import RecordedRun, RunNode, RunPod
 
 BEGIN, END = 1_000.0, 1_100.0
 
@@ -47,10 +47,10 @@ def rejected(seq: int, time: float, pod: str = "default/web") -> Decision:
     )
 
 
-def example_run() -> Run:
+def example_run() -> RecordedRun:
     """`web` arrives at 1,010, is rejected then, and placed at 1,050 after `old` ended at 1,040."""
     capacity = {"cpu": 4.0, "pods": 10.0}
-    return Run(
+    return RecordedRun(
         begin=BEGIN,
         end=END,
         nodes=[

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scheduler.api.pod import Pod
-from scheduler.explain.records.shadow import ShadowPod, Verdict
+from scheduler.explain.records.shadow import ShadowPod, ShadowVerdict
 from scheduler.shadow.doubts import DOUBT_SECONDS, MAX_DOUBTS, Doubts
 from scheduler.shadow.judging import Look
 
@@ -40,7 +40,7 @@ class Stage:
         self.aside.append(set(uids))
         yield
 
-    def add(self, number: int, verdict: Verdict = Verdict.OTHER) -> None:
+    def add(self, number: int, verdict: ShadowVerdict = ShadowVerdict.OTHER) -> None:
         judged = ShadowPod(
             pod=f"a/{number}", uid=str(number), profile="p", verdict=verdict, there="n",
             bound=1.0, plugin="Fit", message="why",
@@ -49,14 +49,14 @@ class Stage:
         self.doubts.applied(str(number), number)
 
     @property
-    def verdicts(self) -> list[tuple[str, Verdict]]:
+    def verdicts(self) -> list[tuple[str, ShadowVerdict]]:
         return [(each.pod, each.verdict) for each in self.final]
 
 
 def test_agreement_is_final_at_once() -> None:
     stage = Stage()
-    stage.add(1, Verdict.TIE)
-    assert stage.verdicts == [("a/1", Verdict.TIE)]
+    stage.add(1, ShadowVerdict.TIE)
+    assert stage.verdicts == [("a/1", ShadowVerdict.TIE)]
     assert stage.doubts.next_due() is None
 
 
@@ -65,13 +65,13 @@ def test_an_earlier_pod_may_explain_a_later_one() -> None:
     stage.add(2)
     stage.add(3)
     assert stage.verdicts == []
-    stage.add(1, Verdict.SAME)
+    stage.add(1, ShadowVerdict.SAME)
     # Without the pod itself, and those that came after it.
     assert stage.aside == [{"2", "3"}, {"3"}]
     assert stage.verdicts == [
-        ("a/1", Verdict.SAME),
-        ("a/2", Verdict.WINDOW),
-        ("a/3", Verdict.WINDOW),
+        ("a/1", ShadowVerdict.SAME),
+        ("a/2", ShadowVerdict.WINDOW),
+        ("a/3", ShadowVerdict.WINDOW),
     ]
     assert (stage.final[1].plugin, stage.final[1].message) == ("", "")
 
@@ -79,12 +79,12 @@ def test_an_earlier_pod_may_explain_a_later_one() -> None:
 def test_a_later_pod_explains_nothing() -> None:
     stage = Stage()
     stage.add(1)
-    stage.add(2, Verdict.SAME)
+    stage.add(2, ShadowVerdict.SAME)
     assert stage.aside == []
     stage.now += DOUBT_SECONDS
     assert stage.doubts.next_due() == stage.now
     stage.doubts.run_due()
-    assert stage.verdicts[-1] == ("a/1", Verdict.OTHER)
+    assert stage.verdicts[-1] == ("a/1", ShadowVerdict.OTHER)
     assert stage.final[-1].plugin == "Fit"
 
 
@@ -92,12 +92,12 @@ def test_a_doubt_that_remains_is_kept_until_its_time_is_over() -> None:
     stage = Stage()
     stage.agrees = False
     stage.add(2)
-    stage.add(1, Verdict.SAME)
-    assert stage.verdicts == [("a/1", Verdict.SAME)]
+    stage.add(1, ShadowVerdict.SAME)
+    assert stage.verdicts == [("a/1", ShadowVerdict.SAME)]
     stage.doubts.run_due()
     assert len(stage.final) == 1
     stage.doubts.settle()
-    assert stage.verdicts[-1] == ("a/2", Verdict.OTHER)
+    assert stage.verdicts[-1] == ("a/2", ShadowVerdict.OTHER)
 
 
 def test_doubts_are_bounded() -> None:

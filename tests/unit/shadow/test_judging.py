@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.explain.records import NodeScore, PluginScore
-from scheduler.explain.records.shadow import Verdict
+from scheduler.explain.records.shadow import ShadowVerdict
 from scheduler.shadow.judging import MAX_MESSAGE, Look, differences, judge, reasons, same_reasons
 
 
@@ -23,13 +23,13 @@ FAR = Look(
 
 
 def test_the_binding_is_right_in_any_look() -> None:
-    assert judge([FAR, Look("b", agrees=True, fits=True)]).verdict is Verdict.WINDOW
+    assert judge([FAR, Look("b", agrees=True, fits=True)]).verdict is ShadowVerdict.WINDOW
 
 
 def test_the_first_look_gives_the_reason() -> None:
     later = Look("c", plugin="Taints", message="no")
     found = judge([FAR, later])
-    assert (found.verdict, found.best, found.plugin) == (Verdict.OTHER, "a", "Spread")
+    assert (found.verdict, found.best, found.plugin) == (ShadowVerdict.OTHER, "a", "Spread")
     assert [(each.plugin, each.best - each.there) for each in found.scores] == [
         ("Spread", 200),
         ("Fit", -5),
@@ -51,13 +51,13 @@ def test_no_more_looks_are_taken_than_needed() -> None:
 @pytest.mark.parametrize(
     ("look", "verdict"),
     [
-        (Look("a", plugin="Taints"), Verdict.WOULD_NOT_FIT),
-        (Look(plugin="Fit", message="0/1"), Verdict.WOULD_HAVE_WAITED),
-        (Look(plugin="Mine", error="KeyError()"), Verdict.UNJUDGED),
-        (Look("a", fits=True), Verdict.OTHER),
+        (Look("a", plugin="Taints"), ShadowVerdict.WOULD_NOT_FIT),
+        (Look(plugin="Fit", message="0/1"), ShadowVerdict.WOULD_HAVE_WAITED),
+        (Look(plugin="Mine", error="KeyError()"), ShadowVerdict.UNJUDGED),
+        (Look("a", fits=True), ShadowVerdict.OTHER),
     ],
 )
-def test_verdicts(look: Look, verdict: Verdict) -> None:
+def test_verdicts(look: Look, verdict: ShadowVerdict) -> None:
     found = judge([look])
     assert (found.verdict, found.plugin) == (verdict, look.plugin)
 

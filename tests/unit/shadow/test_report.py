@@ -8,12 +8,12 @@ from scheduler.cli.shadow_report import report as lines_of
 from scheduler.explain.records.shadow import (
     Cause,
     Counterfactual,
-    Moment,
     PendingPod,
     ScoreDifference,
+    ShadowMoment,
     ShadowPod,
     ShadowSummary,
-    Verdict,
+    ShadowVerdict,
 )
 from scheduler.shadow.report import report
 
@@ -23,7 +23,7 @@ SUMMARY = ShadowSummary(
     names=("default-scheduler",),
     judged=1204,
     verdicts={"same": 1190, "other": 14},
-    causes=(Cause(Verdict.OTHER, "NodeResourcesBalancedAllocation", 14),),
+    causes=(Cause(ShadowVerdict.OTHER, "NodeResourcesBalancedAllocation", 14),),
     sooner=3,
     sooner_seconds=75.0,
     waiting_both=1,
@@ -35,7 +35,7 @@ SUMMARY = ShadowSummary(
             pod="a/<script>",
             uid="u",
             profile="p",
-            verdict=Verdict.OTHER,
+            verdict=ShadowVerdict.OTHER,
             there="n1",
             best="n2",
             bound=1.0,
@@ -80,7 +80,8 @@ def test_pods_that_are_not_compared_are_said_to_be() -> None:
 def test_no_text_hides_another_or_changes_its_direction() -> None:
     hostile = "a\u202eb\x1b[2J\u200b"
     judged = ShadowPod(
-        pod=hostile, uid="u", profile="p", verdict=Verdict.WOULD_NOT_FIT, there=hostile, bound=1.0,
+        pod=hostile, uid="u", profile="p", verdict=ShadowVerdict.WOULD_NOT_FIT, there=hostile,
+        bound=1.0,
         plugin=hostile, message=hostile,
     )  # fmt: skip
     pending = PendingPod(pod=hostile, profile="p", message=hostile, message_there=hostile)
@@ -107,12 +108,12 @@ def test_a_counterfactual_is_a_table_and_plots() -> None:
         there={"placed": 3.0, "wait_mean": 2.5},
         here={"placed": 4.0, "wait_mean": 0.1},
         moments=(
-            Moment(
+            ShadowMoment(
                 300.0,
                 {"cpu_allocation": 10.0, "waiting": 4.0},
                 {"cpu_allocation": 20.0, "waiting": 0.0},
             ),
-            Moment(
+            ShadowMoment(
                 600.0,
                 {"cpu_allocation": 40.0, "waiting": 1.0},
                 {"cpu_allocation": 40.0, "waiting": 0.0},

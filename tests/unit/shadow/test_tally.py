@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from scheduler.explain.records.shadow import PendingPod, ShadowPod, Verdict
+from scheduler.explain.records.shadow import PendingPod, ShadowPod, ShadowVerdict
 from scheduler.explain.records.shadow_wording import figures, sentence
-from scheduler.shadow.tally import MAX_CAUSES, MAX_DIFFERING, OTHER_CAUSES, Tally
+from scheduler.shadow.tally import MAX_CAUSES, MAX_DIFFERING, OTHER_CAUSES, ShadowTally
 
 
 def judged(
-    verdict: Verdict, *, plugin: str = "", sooner: float = 0.0, pod: str = "a/b"
+    verdict: ShadowVerdict, *, plugin: str = "", sooner: float = 0.0, pod: str = "a/b"
 ) -> ShadowPod:
     return ShadowPod(
         pod=pod, uid="u", profile="p", verdict=verdict, there="n", bound=1.0, plugin=plugin,
@@ -17,13 +17,13 @@ def judged(
 
 
 def test_what_agrees_is_counted_and_not_kept() -> None:
-    tally = Tally(["default-scheduler"], 100.0)
-    for verdict in (Verdict.SAME, Verdict.TIE, Verdict.WINDOW):
+    tally = ShadowTally(["default-scheduler"], 100.0)
+    for verdict in (ShadowVerdict.SAME, ShadowVerdict.TIE, ShadowVerdict.WINDOW):
         tally.add(judged(verdict))
-    tally.add(judged(Verdict.OTHER, plugin="Fit", sooner=2.0))
+    tally.add(judged(ShadowVerdict.OTHER, plugin="Fit", sooner=2.0))
     summary = tally.summary(160.0)
     assert (summary.judged, summary.agreeing, summary.percent) == (4, 3, 75.0)
-    assert [each.verdict for each in summary.differing] == [Verdict.OTHER]
+    assert [each.verdict for each in summary.differing] == [ShadowVerdict.OTHER]
     assert [(each.plugin, each.pods) for each in summary.causes] == [("Fit", 1)]
     assert (summary.sooner, summary.sooner_seconds) == (1, 2.0)
     assert sentence(summary) == (
@@ -34,9 +34,9 @@ def test_what_agrees_is_counted_and_not_kept() -> None:
 
 
 def test_the_last_differences_come_first() -> None:
-    tally = Tally(["p"], 0.0)
+    tally = ShadowTally(["p"], 0.0)
     for index in range(MAX_DIFFERING + 5):
-        tally.add(judged(Verdict.OTHER, pod=f"a/{index}"))
+        tally.add(judged(ShadowVerdict.OTHER, pod=f"a/{index}"))
     assert len(tally.differing) == MAX_DIFFERING
     summary = tally.summary(1.0, rows=2)
     assert [each.pod for each in summary.differing] == [
@@ -46,11 +46,11 @@ def test_the_last_differences_come_first() -> None:
 
 
 def test_causes_are_bounded() -> None:
-    tally = Tally(["p"], 0.0)
+    tally = ShadowTally(["p"], 0.0)
     for index in range(MAX_CAUSES + 50):
-        tally.add(judged(Verdict.WOULD_NOT_FIT, plugin=f"Plugin{index}"))
+        tally.add(judged(ShadowVerdict.WOULD_NOT_FIT, plugin=f"Plugin{index}"))
     assert len(tally.causes) == MAX_CAUSES + 1
-    assert tally.causes[Verdict.WOULD_NOT_FIT, OTHER_CAUSES] == 50
+    assert tally.causes[ShadowVerdict.WOULD_NOT_FIT, OTHER_CAUSES] == 50
 
 
 def test_pods_that_do_not_wait_alike_come_first() -> None:
@@ -60,7 +60,7 @@ def test_pods_that_do_not_wait_alike_come_first() -> None:
         PendingPod(pod="a/unlike", profile="p", message="m", message_there="x"),
         PendingPod(pod="a/placed", profile="p", here="n", since=1.0, message_there="x"),
     ]
-    summary = Tally(["p"], 0.0).summary(9.0, pending=waiting)
+    summary = ShadowTally(["p"], 0.0).summary(9.0, pending=waiting)
     assert [each.pod for each in summary.pending] == ["a/placed", "a/unlike", "a/here", "a/same"]
     assert (summary.waiting_both, summary.waiting_same_reason) == (2, 1)
     assert (summary.waiting_there, summary.waiting_here) == (1, 1)

@@ -31,7 +31,7 @@ from scheduler.explain.what_if.remedies import (
 )
 from scheduler.explain.what_if.remedies.ranking import Options, best, remedy, without_one
 from scheduler.explain.what_if.remedies.situation import Situation, evictions, names, removed
-from scheduler.explain.what_if.trial import Trial, TrialParts
+from scheduler.explain.what_if.trial import TrialParts, WhatIfTrial
 from scheduler.framework import Code as StatusCode
 from scheduler.framework import Status
 
@@ -190,7 +190,7 @@ class ChangeSearch:
 
     def _raise_priority(self) -> Generator[None, None, None]:
         """Look for the lowest priority with which preemption makes room."""
-        with Trial(self._parts, self._decisions) as trial:
+        with WhatIfTrial(self._parts, self._decisions) as trial:
             for step in self._first:
                 trial.apply(step.changes)
             pod = self._pod(trial.find("Pod", self._key))
@@ -254,11 +254,11 @@ class ChangeSearch:
     # -- trials ----------------------------------------------------------------------------------
 
     def _try(
-        self, steps: Options, options: Callable[[Trial, TrialDecision], Iterable[Step]] | None
+        self, steps: Options, options: Callable[[WhatIfTrial, TrialDecision], Iterable[Step]] | None
     ) -> tuple[TrialDecision, Options]:
         """Try steps; return the decision, and where it is a rejection, further steps."""
         self._tried += 1
-        with Trial(self._parts, self._decisions) as trial:
+        with WhatIfTrial(self._parts, self._decisions) as trial:
             try:
                 for step in (*self._first, *steps):
                     trial.apply(step.changes)
@@ -291,7 +291,7 @@ class ChangeSearch:
         return pod
 
     def _starts(
-        self, first: TrialDecision, trial: Trial, decision: TrialDecision
+        self, first: TrialDecision, trial: WhatIfTrial, decision: TrialDecision
     ) -> Iterator[Step]:
         """Yield the steps worth a try: the evictions of `first`, and some for every reason."""
         pod = self._pod(trial.find("Pod", self._key))
@@ -310,7 +310,7 @@ class ChangeSearch:
         situation = self._situation(trial, pod, Status(StatusCode.SUCCESS), None)
         yield from new_nodes.like_the_best(situation)
 
-    def _next(self, after: Options, trial: Trial, decision: TrialDecision) -> Iterator[Step]:
+    def _next(self, after: Options, trial: WhatIfTrial, decision: TrialDecision) -> Iterator[Step]:
         """Yield steps for what still rejects the pod, on the last node that a step was about."""
         pod = self._pod(trial.find("Pod", self._key))
         name = next((each.node for each in reversed(after) if each.node), "")
@@ -324,14 +324,16 @@ class ChangeSearch:
             for each in nodes or [None]:
                 yield from self._steps(trial, pod, status, each)
 
-    def _mending(self, trial: Trial, pod: Pod, decision: TrialDecision) -> Iterator[Step]:
+    def _mending(self, trial: WhatIfTrial, pod: Pod, decision: TrialDecision) -> Iterator[Step]:
         """Yield steps for the error that ended a decision."""
         if decision.diagnosis is None:
             status = Status(StatusCode.ERROR, (decision.error,))
             for find in ERRORS:
                 yield from find(self._situation(trial, pod, status, None))
 
-    def _steps(self, trial: Trial, pod: Pod, status: Status, node: Node | None) -> Iterator[Step]:
+    def _steps(
+        self, trial: WhatIfTrial, pod: Pod, status: Status, node: Node | None
+    ) -> Iterator[Step]:
         for plugin in status.plugin.split(", "):
             find = STEPS.get(plugin)
             if find is not None:
@@ -359,7 +361,9 @@ class ChangeSearch:
         self._granting[text] = plugin
         yield Step(code, text, changes, 4.0 + 0.2 * len(demands))
 
-    def _situation(self, trial: Trial, pod: Pod, status: Status, node: Node | None) -> Situation:
+    def _situation(
+        self, trial: WhatIfTrial, pod: Pod, status: Status, node: Node | None
+    ) -> Situation:
         framework = self._parts.engine.frameworks[pod.spec.scheduler_name]
         return Situation(trial, self._parts.cache.table, framework, pod, status, node)
 

@@ -13,7 +13,7 @@ from scheduler.cache import NodeTable
 from scheduler.engine import Framework
 from scheduler.explain.records import Change
 from scheduler.explain.what_if.changes import JsonObject, as_json
-from scheduler.explain.what_if.trial import Trial
+from scheduler.explain.what_if.trial import WhatIfTrial
 from scheduler.framework import Status
 
 
@@ -21,7 +21,7 @@ from scheduler.framework import Status
 class Situation:
     """A pod, the node that is looked at, and why it was rejected there."""
 
-    trial: Trial
+    trial: WhatIfTrial
     table: NodeTable
     framework: Framework
     pod: Pod

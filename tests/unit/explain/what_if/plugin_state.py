@@ -11,7 +11,7 @@ from plugins.node_resources.amounts import KeptShares
 from scheduler import offline
 from scheduler.explain.examining.trial_decision import TrialDecisions
 from scheduler.explain.records import Change
-from scheduler.explain.what_if.trial import Trial
+from scheduler.explain.what_if.trial import WhatIfTrial
 
 COUNTERS: Final = frozenset({"_sequence", "version", "_version"})
 """Fields that say how far an index has followed: they grow with every change that is tried."""
@@ -27,7 +27,7 @@ def plugin_state(world: offline.World, *readers: Mapping[str, Any]) -> dict[str,
     about which all plugins have to decide.
     """
     parts = world._assembly.trial_parts()
-    with Trial(parts, TrialDecisions(parts.engine)) as trial:
+    with WhatIfTrial(parts, TrialDecisions(parts.engine)) as trial:
         for index, pod in enumerate(readers):
             key = f"default/reader-{index}"
             spec = {**pod["spec"], "schedulerName": next(iter(parts.engine.frameworks))}

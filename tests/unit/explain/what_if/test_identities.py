@@ -9,7 +9,7 @@ import pytest
 from scheduler import offline
 from scheduler.explain.records import Change
 from scheduler.explain.what_if.changes import ChangeError
-from scheduler.explain.what_if.trial import Trial
+from scheduler.explain.what_if.trial import WhatIfTrial
 from tests.unit.explain.what_if.live_state import live_state
 from tests.unit.explain.what_if.test_asker import asked_world, question
 
@@ -143,6 +143,6 @@ def test_changes_are_taken_back_in_a_trial_that_raises() -> None:
         world.schedule()
         before = live_state(world)
         gone = Change("remove", "Pod", "default/web")
-        with pytest.raises(ChangeError), Trial(world._assembly.trial_parts()) as trial:
+        with pytest.raises(ChangeError), WhatIfTrial(world._assembly.trial_parts()) as trial:
             trial.apply([Change("remove", "Node", "n"), gone, gone])
         assert live_state(world) == before

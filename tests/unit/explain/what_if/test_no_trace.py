@@ -16,7 +16,7 @@ from scheduler import offline
 from scheduler.explain.examining.trial_decision import TrialDecisions
 from scheduler.explain.records import Change
 from scheduler.explain.what_if.changes import ChangeError
-from scheduler.explain.what_if.trial import Trial
+from scheduler.explain.what_if.trial import WhatIfTrial
 
 JsonObject = dict[str, Any]
 ROUNDS = 6
@@ -60,7 +60,7 @@ def ask(world: offline.World, chance: random.Random) -> bool:
     parts = world._assembly.trial_parts()
     nodes = sorted(each.name for each in parts.stores["nodes"].list())
     pods = sorted(parts.stores["pods"].list(), key=lambda each: each.key)
-    with Trial(parts, TrialDecisions(parts.engine)) as trial:
+    with WhatIfTrial(parts, TrialDecisions(parts.engine)) as trial:
         made = 0
         for _ in range(chance.randint(1, 6)):
             try:

@@ -9,7 +9,7 @@ import pytest
 from scheduler import offline
 from scheduler.explain.what_if.remedies import node_steps, pod_steps
 from scheduler.explain.what_if.remedies.situation import Situation
-from scheduler.explain.what_if.trial import Trial
+from scheduler.explain.what_if.trial import WhatIfTrial
 from scheduler.framework import Code, Status
 
 JsonObject = dict[str, Any]
@@ -383,7 +383,7 @@ def test_the_steps_for_a_pod_with_very_many_rules_are_few() -> None:
     }
     with world(offline.node("n"), offline.pod("p", spec=spec)) as made, made.trial() as trial:
         parts = trial._assembly.trial_parts()
-        with Trial(parts) as tried:
+        with WhatIfTrial(parts) as tried:
             pod = tried.find("Pod", "default/p")
             assert pod is not None
             framework = parts.engine.frameworks["kubestow"]

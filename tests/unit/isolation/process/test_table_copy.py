@@ -17,8 +17,8 @@ from scheduler.cache import Cache
 from scheduler.isolation.process import table_copy
 from scheduler.isolation.process.messages import (
     HEADER_BYTES,
-    Changes,
-    Request,
+    ChangesMessage,
+    RequestMessage,
     decode_request,
     frame,
 )
@@ -35,10 +35,10 @@ class Both:
         self.worker = Worker()
         self.messages = 0
 
-    def send(self, changes: Changes) -> None:
+    def send(self, changes: ChangesMessage) -> None:
         """Send over the wire, and have it applied."""
         self.messages += 1
-        request = decode_request(frame(Request(self.messages, changes))[HEADER_BYTES:])
+        request = decode_request(frame(RequestMessage(self.messages, changes))[HEADER_BYTES:])
         assert self.worker.respond(request).error == ""
 
     def update(self, messages: int = 1 << 30) -> bool:
@@ -135,4 +135,4 @@ def test_pods_that_are_kept_packed_arrive_whole() -> None:
 def test_what_cannot_be_sent_is_an_error() -> None:
     odd: Any = {"a": object()}
     with pytest.raises(NotImplementedError, match="objects of type object cannot be sent"):
-        frame(Request(1, Changes(pods=[Pod(metadata=ObjectMeta(annotations=odd))])))
+        frame(RequestMessage(1, ChangesMessage(pods=[Pod(metadata=ObjectMeta(annotations=odd))])))

@@ -23,9 +23,9 @@ from scheduler.isolation.process import worker as module
 from scheduler.isolation.process.evaluator import evaluation
 from scheduler.isolation.process.messages import (
     HEADER_BYTES,
-    Call,
-    Request,
-    Response,
+    CallMessage,
+    RequestMessage,
+    ResponseMessage,
     Start,
     decode_request,
     decode_response,
@@ -92,15 +92,15 @@ class Conversation:
         for changes in copy.additions(self.world.cache.table):
             self.ask(changes)
 
-    def ask(self, content: Any) -> Response:
-        request = decode_request(frame(Request(7, content))[HEADER_BYTES:])
+    def ask(self, content: Any) -> ResponseMessage:
+        request = decode_request(frame(RequestMessage(7, content))[HEADER_BYTES:])
         response = decode_response(frame(self.worker.respond(request))[HEADER_BYTES:])
         assert response.number == 7
         return response
 
     def call(self, wants: str = "") -> Any:
         pod = self.world.pod(labels={"wants": wants})
-        return evaluation(self.ask(Call(1.0, sendable(pod))), self.world.cache.table)
+        return evaluation(self.ask(CallMessage(1.0, sendable(pod))), self.world.cache.table)
 
 
 @pytest.mark.usefixtures("no_limits")
@@ -136,15 +136,20 @@ def test_a_class_that_is_not_there_is_an_error(plugin_module: str) -> None:
 @pytest.mark.parametrize(
     ("response", "problem"),
     [
-        (Response(1, codes=bytes(4 * NODES - 1), scores=bytes(8 * NODES)), "multiple"),
-        (Response(1, codes=bytes(4 * NODES - 4), scores=bytes(8 * NODES)), "4 results for 5 nodes"),
-        (Response(1, codes=bytes(4 * NODES)), "0 results for 5 nodes"),
+        (ResponseMessage(1, codes=bytes(4 * NODES - 1), scores=bytes(8 * NODES)), "multiple"),
         (
-            Response(1, codes=np.full(NODES, 3, np.int32).tobytes(), scores=bytes(8 * NODES)),
+            ResponseMessage(1, codes=bytes(4 * NODES - 4), scores=bytes(8 * NODES)),
+            "4 results for 5 nodes",
+        ),
+        (ResponseMessage(1, codes=bytes(4 * NODES)), "0 results for 5 nodes"),
+        (
+            ResponseMessage(
+                1, codes=np.full(NODES, 3, np.int32).tobytes(), scores=bytes(8 * NODES)
+            ),
             r"codes without a status: \[3\]",
         ),
     ],
 )
-def test_a_response_that_makes_no_sense_is_refused(response: Response, problem: str) -> None:
+def test_a_response_that_makes_no_sense_is_refused(response: ResponseMessage, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         evaluation(response, EngineWorld(NODES).cache.table)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from scheduler.engine.engine import Engine
-from scheduler.groups.cycles.run import Run
+from scheduler.groups.cycles.run import MemberRun
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 
@@ -132,13 +132,13 @@ def test_a_node_with_room_for_any_number_of_members_takes_no_memory(
     cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed: list[int] = []
-    pack = Run.pack
+    pack = MemberRun.pack
 
-    async def noting(run: Run, engine: Engine) -> None:
+    async def noting(run: MemberRun, engine: Engine) -> None:
         await pack(run, engine)
         packed.append(len(run.packed))
 
-    monkeypatch.setattr(Run, "pack", noting)
+    monkeypatch.setattr(MemberRun, "pack", noting)
     cluster.add_group(2)
     cluster.add_members(2, cpu=8)
     cluster.tick(5)

@@ -16,7 +16,7 @@ from scheduler.service.serving.access import (
     AccessUnknownError,
     Authenticator,
     Authorizer,
-    Credentials,
+    ClientCredentials,
     bearer_token,
 )
 from scheduler.service.serving.review_cache import ReviewCache
@@ -72,28 +72,28 @@ def clock() -> ManualClock:
 @pytest.mark.parametrize(
     ("credentials", "name", "groups"),
     [
-        (Credentials(), "system:anonymous", ("system:unauthenticated",)),
-        (Credentials("good"), "alice", ("dev", "system:authenticated")),
-        (Credentials("bad"), None, ()),
-        (Credentials("x" * (MAX_TOKEN_BYTES + 1)), None, ()),
+        (ClientCredentials(), "system:anonymous", ("system:unauthenticated",)),
+        (ClientCredentials("good"), "alice", ("dev", "system:authenticated")),
+        (ClientCredentials("bad"), None, ()),
+        (ClientCredentials("x" * (MAX_TOKEN_BYTES + 1)), None, ()),
         # A header that is not UTF-8 is decoded to this.
-        (Credentials("\udcff"), None, ()),
+        (ClientCredentials("\udcff"), None, ()),
         (
-            Credentials("", CERTIFICATE),
+            ClientCredentials("", CERTIFICATE),
             "carol",
             ("system:masters", "ops", "system:authenticated"),
         ),
         # The certificate was verified already; the token need not be looked at.
         (
-            Credentials("bad", CERTIFICATE),
+            ClientCredentials("bad", CERTIFICATE),
             "carol",
             ("system:masters", "ops", "system:authenticated"),
         ),
-        (Credentials("good", {"subject": ()}), "alice", ("dev", "system:authenticated")),
+        (ClientCredentials("good", {"subject": ()}), "alice", ("dev", "system:authenticated")),
     ],
 )
 async def test_credentials_name_a_user(
-    reviews: Reviews, credentials: Credentials, name: str | None, groups: tuple[str, ...]
+    reviews: Reviews, credentials: ClientCredentials, name: str | None, groups: tuple[str, ...]
 ) -> None:
     user = await Authenticator(reviews.token, OPTIONS).authenticate(credentials)
     assert (user.username if user else None) == name
@@ -112,7 +112,9 @@ async def test_credentials_name_a_user(
     ],
 )
 async def test_a_subject_has_one_name_or_none(subject: object, name: str) -> None:
-    user = await Authenticator(None, OPTIONS).authenticate(Credentials("", {"subject": subject}))
+    user = await Authenticator(None, OPTIONS).authenticate(
+        ClientCredentials("", {"subject": subject})
+    )
     assert user is not None
     assert user.username == name
     assert ("system:masters" in user.groups) is False
@@ -122,15 +124,15 @@ async def test_a_certificate_that_expired_since_its_session_began_is_refused() -
     clock = ManualClock()
     certificate = {**CERTIFICATE, "notAfter": "Nov 14 22:14:20 2023 GMT"}
     authenticator = Authenticator(None, OPTIONS, clock)
-    user = await authenticator.authenticate(Credentials("", certificate))
+    user = await authenticator.authenticate(ClientCredentials("", certificate))
     assert user is not None
     assert user.username == "carol"
     await clock.advance(61)
-    assert await authenticator.authenticate(Credentials("", certificate)) is None
+    assert await authenticator.authenticate(ClientCredentials("", certificate)) is None
 
 
 async def test_without_an_api_server_a_token_means_nothing() -> None:
-    assert await Authenticator(None, OPTIONS).authenticate(Credentials("good")) is ANONYMOUS
+    assert await Authenticator(None, OPTIONS).authenticate(ClientCredentials("good")) is ANONYMOUS
 
 
 @pytest.mark.parametrize(
@@ -203,8 +205,8 @@ async def test_results_are_cached_for_ten_seconds(reviews: Reviews, clock: Manua
     authorizer = Authorizer(reviews.access, OPTIONS, clock)
 
     async def ask() -> None:
-        await authenticator.authenticate(Credentials("good"))
-        await authenticator.authenticate(Credentials("bad"))
+        await authenticator.authenticate(ClientCredentials("good"))
+        await authenticator.authenticate(ClientCredentials("bad"))
         await authorizer.authorize(ALICE, "get", "/metrics")
         await authorizer.authorize(ALICE, "get", "/configz")
 
@@ -234,11 +236,11 @@ async def test_a_failed_review_is_reported_and_not_cached(reviews: Reviews) -> N
     authorizer = Authorizer(reviews.access, OPTIONS)
     reviews.down = True
     with pytest.raises(AccessUnknownError, match=r"cannot review a token: .*refused"):
-        await authenticator.authenticate(Credentials("good"))
+        await authenticator.authenticate(ClientCredentials("good"))
     with pytest.raises(AccessUnknownError, match=r"cannot review an access: .*refused"):
         await authorizer.authorize(ALICE, "get", "/metrics")
     reviews.down = False
-    assert await authenticator.authenticate(Credentials("good")) is not None
+    assert await authenticator.authenticate(ClientCredentials("good")) is not None
     assert await authorizer.authorize(ALICE, "get", "/metrics")
 
 
@@ -329,7 +331,7 @@ async def test_reviews_have_the_rate_of_upstreams_client(clock: ManualClock) -> 
     authenticator = Authenticator(reviews.token, OPTIONS, clock)
 
     async def present(number: int) -> None:
-        await authenticator.authenticate(Credentials(f"made-up {number}"))
+        await authenticator.authenticate(ClientCredentials(f"made-up {number}"))
 
     tasks = [asyncio.create_task(present(number)) for number in range(2_000)]
     while reviews.tokens < 400:
@@ -356,4 +358,4 @@ async def test_long_paths_cost_the_cache_nothing(clock: ManualClock) -> None:
 
 
 def test_a_token_is_in_no_representation() -> None:
-    assert "s3cret" not in repr(Credentials("s3cret"))
+    assert "s3cret" not in repr(ClientCredentials("s3cret"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.service.serving.connections import ConnectionTable, Stage
+from scheduler.service.serving.connections import ConnectionStage, ConnectionTable
 
 LIMIT, PER_CLIENT = 6, 3
 
@@ -17,7 +17,7 @@ def table() -> ConnectionTable[int]:
 def test_a_client_beyond_its_share_loses_its_own_oldest_silent_connection() -> None:
     connections = table()
     assert [connections.add(each, "a") for each in (1, 2, 3)] == [None] * 3
-    connections.advance(1, Stage.STARTING)
+    connections.advance(1, ConnectionStage.STARTING)
     assert connections.add(4, "b") is None
     assert connections.add(5, "a") == 2
 
@@ -26,14 +26,16 @@ def test_when_all_places_are_taken_the_oldest_silent_connection_of_all_makes_roo
     connections = table()
     for each in range(LIMIT):
         connections.add(each, f"client {each}")
-    connections.advance(0, Stage.SERVING)
-    connections.advance(1, Stage.STARTING)
+    connections.advance(0, ConnectionStage.SERVING)
+    connections.advance(1, ConnectionStage.STARTING)
     assert connections.add(9, "newest") == 2
 
 
 def test_requests_being_answered_go_last() -> None:
     connections = table()
-    for each, stage in enumerate((Stage.SERVING, Stage.STARTING, Stage.STARTING)):
+    for each, stage in enumerate(
+        (ConnectionStage.SERVING, ConnectionStage.STARTING, ConnectionStage.STARTING)
+    ):
         connections.add(each, "a")
         connections.advance(each, stage)
     assert connections.add(9, "a") == 1
@@ -44,7 +46,7 @@ def test_what_was_removed_stays_removed() -> None:
     connections.add(1, "a")
     connections.remove(1)
     connections.remove(1)
-    connections.advance(1, Stage.SERVING)
+    connections.advance(1, ConnectionStage.SERVING)
     assert len(connections) == 0
     assert connections.oldest() is None
 
@@ -52,7 +54,9 @@ def test_what_was_removed_stays_removed() -> None:
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.sampled_from("abcdef")),
-        st.tuples(st.sampled_from([Stage.STARTING, Stage.SERVING]), st.integers(0, 40)),
+        st.tuples(
+            st.sampled_from([ConnectionStage.STARTING, ConnectionStage.SERVING]), st.integers(0, 40)
+        ),
         st.tuples(st.just("remove"), st.integers(0, 40)),
     ),
     max_size=60,
@@ -63,11 +67,11 @@ steps = st.lists(
 def test_no_limit_is_exceeded_and_the_newest_stays(taken: list[tuple[object, object]]) -> None:
     connections = table()
     clients: dict[int, str] = {}
-    stages: dict[int, Stage] = {}
+    stages: dict[int, ConnectionStage] = {}
     for number, (what, argument) in enumerate(taken):
         if what == "add":
             victim = connections.add(number, argument)
-            clients[number], stages[number] = str(argument), Stage.SILENT
+            clients[number], stages[number] = str(argument), ConnectionStage.SILENT
             if victim is not None:
                 assert victim != number
                 own = [each for each in clients if clients[each] == argument]
@@ -82,7 +86,7 @@ def test_no_limit_is_exceeded_and_the_newest_stays(taken: list[tuple[object, obj
             clients.pop(argument, None)
             stages.pop(argument, None)
         else:
-            assert isinstance(what, Stage)
+            assert isinstance(what, ConnectionStage)
             assert isinstance(argument, int)
             connections.advance(argument, what)
             if argument in stages:
