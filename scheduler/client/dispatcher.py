@@ -20,15 +20,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from http import HTTPStatus
 from random import Random
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
 from scheduler.api.pod import Pod
 from scheduler.client.backoff import MAX_ATTEMPTS, of_writes
 from scheduler.client.binding import BindOutcome, BindResult, attempt_bind, settle_bind
-from scheduler.client.errors import NotLeader, RequestError, describe
+from scheduler.client.errors import ApiError, NotLeader, RequestError, describe
 from scheduler.client.fence import Fence, OpenFence
 from scheduler.client.request_sender import PreSendCheck
 from scheduler.client.rest import ApiClient
@@ -95,6 +96,12 @@ class DispatcherStatistics:
     settling: int
 
 
+RIVAL: Final = (
+    "another process has bound a pod that names this scheduler: does a second one serve the name? "
+    "kubectl get leases -A lists who leads; one with --leader-elect=false holds none"
+)
+
+
 class DispatcherClosedError(Exception):
     """The dispatcher is closed; nothing was sent."""
 
@@ -148,6 +155,8 @@ class Dispatcher:
         self._closed = False
         self._stopping = False
         self._replaced = self._settled = self._settling = 0
+        #: Whether it was said that another process binds our pods.
+        self._rival_known = False
         self._reads = asyncio.Semaphore(self._options.settling_reads)
 
     @property
@@ -252,7 +261,16 @@ class Dispatcher:
             outcome=result.outcome.value,
             **describe(error),
         )
+        if isinstance(error, ApiError) and error.status == HTTPStatus.CONFLICT:
+            self._warn_of_a_rival(pod, result)
         return result
+
+    def _warn_of_a_rival(self, pod: Pod, result: BindResult) -> None:
+        """Say once that another process has bound one of our pods."""
+        if self._rival_known or result.outcome not in {BindOutcome.BOUND, BindOutcome.ELSEWHERE}:
+            return
+        self._rival_known = True
+        _log.warning(RIVAL, pod=pod.key, scheduler_name=pod.spec.scheduler_name)
 
     async def call(self, lane: Lane, send: Callable[[], Awaitable[R]]) -> R:
         """Run `send` in a slot of `lane`.

@@ -117,6 +117,9 @@ class Lock(Protocol):
         ...
 
 
+STANDS_BY: Final = "stands by, and schedules nothing: another replica holds the Lease"
+
+
 class LeaderElector:
     """One candidate, for one term: a process that lost the Lease exits.
 
@@ -172,7 +175,12 @@ class LeaderElector:
     async def acquire(self) -> None:
         """Wait until this process leads."""
         started, told = self._clock.monotonic(), False
+        holder = ""
         while not await self._try_acquire_or_renew():
+            seen = self._spec.holder_identity
+            if self._last_status is None and seen and seen != holder:
+                holder = seen
+                _log.info(STANDS_BY, lease=self._name, holder=holder)
             waited = self._clock.monotonic() - started
             failing = self._last_status is not None
             if failing and not told and waited >= self._options.lease_duration:

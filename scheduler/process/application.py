@@ -357,6 +357,7 @@ class Application:
             nodes=statistics.nodes,
             pods=statistics.pods,
             pending=len(wiring.scheduling.queue),
+            scheduler_names=sorted(wiring.profiles.frameworks),
         )
         return True
 

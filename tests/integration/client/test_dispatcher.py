@@ -9,11 +9,13 @@ from random import Random
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from scheduler.api.meta import Condition, ObjectMeta
 from scheduler.api.pod import Pod
 from scheduler.client.binding import BindOutcome
 from scheduler.client.dispatcher import (
+    RIVAL,
     Dispatcher,
     DispatcherClosedError,
     DispatcherOptions,
@@ -319,6 +321,30 @@ class TestBinds:
         result = await unknown
         assert result.bound
         assert dispatcher.statistics().settled == 1
+
+    async def test_pods_that_another_process_binds_are_a_warning_once(
+        self, server: FaultyServer, client: ApiClient
+    ) -> None:
+        for name in "ab":
+            server.on("POST", binding_path(name), server.status(409))
+            bound = server.json(pod(name, node_name="other"))
+            server.on("GET", f"/api/v1/namespaces/default/pods/{name}", bound)
+        dispatcher = Dispatcher(client)
+        with capture_logs() as logs:
+            for name in "ab":
+                result = await dispatcher.bind(a_pod(name), "n")
+                assert result.outcome is BindOutcome.ELSEWHERE
+        (said,) = [each for each in logs if each["event"] == RIVAL]
+        assert (said["pod"], said["log_level"]) == ("default/a", "warning")
+
+    async def test_a_bind_of_which_nothing_is_known_is_no_warning(
+        self, server: FaultyServer, client: ApiClient
+    ) -> None:
+        server.on("POST", binding_path("a"), server.status(500))
+        server.on("GET", "/api/v1/namespaces/default/pods/a", server.json(pod("a", node_name="n")))
+        with capture_logs() as logs:
+            assert (await Dispatcher(client).bind(a_pod("a"), "n")).bound
+        assert RIVAL not in [each["event"] for each in logs]
 
     async def test_the_reads_that_settle_have_slots_of_their_own(
         self, server: FaultyServer, client: ApiClient

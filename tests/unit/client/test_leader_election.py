@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from scheduler.client.fence import LeaderFence
 from scheduler.client.leader_election import (
+    STANDS_BY,
     LeaderElectionOptions,
     check_timing,
     new_identity,
@@ -295,6 +296,19 @@ def test_timing_is_checked(
 
 def test_identities_differ() -> None:
     assert new_identity() != new_identity()
+
+
+async def test_a_standby_says_once_who_holds_the_lease(
+    clock: ManualClock, store: LeaseStore
+) -> None:
+    a, b = Candidate("a", store, clock), Candidate("b", store, clock)
+    with capture_logs() as logs:
+        async with running(a):
+            await clock.advance(5)
+            async with running(b):
+                await clock.advance(60)
+    (said,) = [each for each in logs if each["event"] == STANDS_BY]
+    assert (said["lease"], said["holder"]) == ("kubestow-system/kubestow", "a")
 
 
 @pytest.mark.parametrize(
