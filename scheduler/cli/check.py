@@ -26,6 +26,12 @@ EXIT_DEGRADED: Final = 3
 
 _ACCOUNT_PARTS: Final = 2
 
+ADVICE: Final = {
+    ("missing", "off"): "Add to the rules of {where}:",
+    ("on-demand",): "Only if your pods need it, add to the rules of {where}:",
+}
+"""Words before the rules to add, by the states that these are for."""
+
 Review = Callable[["ApiClient", "Access"], Awaitable[bool]]
 
 
@@ -178,11 +184,18 @@ def _print(findings: Sequence[Finding]) -> None:
         for each in findings
     ]
     put(wide_console(), listing(columns, rows))
-    denied = [each for each in findings if each.denied and not each.absent]
-    for namespace in dict.fromkeys(each.permission.namespace for each in denied):
-        where = f"the Role in {namespace}" if namespace else "the ClusterRole"
-        rules = [(e.permission, e.denied) for e in denied if e.permission.namespace == namespace]
-        click.echo(f"\nAdd to the rules of {where}:\n{missing_rules(rules)}")
+    if not {"missing", "off"} & {each.state for each in findings}:
+        click.echo("\nNothing is missing.")
+    for states, words in ADVICE.items():
+        denied = [each for each in findings if each.state in states]
+        for namespace in dict.fromkeys(each.permission.namespace for each in denied):
+            where = f"the Role in {namespace}" if namespace else "the ClusterRole"
+            rules = [
+                (each.permission, each.denied)
+                for each in denied
+                if each.permission.namespace == namespace
+            ]
+            click.echo(f"\n{words.format(where=where)}\n{missing_rules(rules)}")
 
 
 def _as_data(finding: Finding) -> dict[str, Any]:
