@@ -19,7 +19,7 @@ from devtools.control_plane.control_plane import ApiServerOptions, Binaries, Con
 from devtools.control_plane.ports import free_port
 from tests.chart.build import BUILD_DIRECTORY
 from tests.chart.conftest import CHART, NAMESPACE, Helm
-from tests.envtest.quickstart import ROOT, bind_hello, documented, replica
+from tests.envtest.quickstart import ROOT, bind_hello, documented, execute, replica
 from tests.envtest.workload import until
 
 pytestmark = [pytest.mark.chart, pytest.mark.envtest]
@@ -142,6 +142,28 @@ def test_three_commands_bind_a_pod_and_nothing_is_left_after_uninstalling(
     left = server.kubectl("get", kinds, "-A", "-l", "app.kubernetes.io/name=kubestow", "-o", "name")
     assert left == ""
     assert stored(server, "namespace", NAMESPACE)["metadata"]["name"] == NAMESPACE
+
+
+def test_the_page_about_installing_upgrades_rolls_back_and_uninstalls(
+    helm: Helm, server: ControlPlane
+) -> None:
+    del helm  # It says that Helm is there; the commands are those of the page.
+    page = ROOT / "docs" / "install.md"
+    install, _ = documented(page, first="helm install ", count=2)
+    upgrade, _, rollback = documented(page, first="helm -n kubestow-system upgrade ", count=3)
+    remove, _ = documented(page, first="helm -n kubestow-system uninstall ", count=2)
+    execute(server, install, BUILD_DIRECTORY)
+    (container,) = stored(server, "deployment", "kubestow")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert container["image"].startswith("registry.example/kubestow:")
+    execute(server, upgrade, BUILD_DIRECTORY)
+    execute(server, rollback.partition("#")[0], BUILD_DIRECTORY)
+    uninstall, delete = remove.split(" && ")
+    execute(server, uninstall, BUILD_DIRECTORY)
+    execute(server, f"{delete} --wait=false", BUILD_DIRECTORY)
+    left = server.kubectl("get", "deployments,clusterroles", "-A", "-o", "name")
+    assert "kubestow" not in left
 
 
 def helm_test_passes(helm: Helm, server: ControlPlane, directory: Path) -> None:
