@@ -50,8 +50,8 @@ class QueueNominator:
     def __init__(
         self,
         lister: PodLister,
+        under_way: Callable[[str], bool],
         on_error: Callable[[Pod, Exception], None] | None = None,
-        under_way: Callable[[str], bool] = lambda _uid: False,
     ) -> None:
         """`under_way(uid)` returns whether a write of the pod's nomination is under way.
 

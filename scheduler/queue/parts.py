@@ -114,8 +114,8 @@ class QueueParts:
         #: Nominations of pending pods.
         self.nominator = QueueNominator(
             pod_lister,
-            lambda pod, error: self._pre_enqueue.report("", "nomination listener", pod, error),
             nomination_under_way,
+            lambda pod, error: self._pre_enqueue.report("", "nomination listener", pod, error),
         )
         self._timetable = Timetable(
             clock.now(),

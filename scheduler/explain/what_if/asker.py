@@ -59,7 +59,7 @@ class Asker:
         versions: Callable[[], str],
         clock: Clock,
         leading: Callable[[], bool],
-        synced: Callable[[], bool] = lambda: True,
+        synced: Callable[[], bool],
     ) -> None:
         """`at_rest` waits until no cycle is suspended and no relist is applied.
 

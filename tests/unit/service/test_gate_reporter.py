@@ -453,7 +453,8 @@ def test_in_the_end_the_status_says_what_holds_the_pod(steps: list[tuple[str, st
 @pytest.mark.parametrize("afresh", [False, True])
 def test_a_condition_is_written_afresh_only_where_the_watch_cannot_be_trusted(afresh: bool) -> None:
     dispatcher = RecordingDispatcher()
-    writer = StatusWriter(dispatcher, Clock(), QueueNominator(lambda namespace, name: None))
+    nominator = QueueNominator(lambda namespace, name: None, dispatcher.nomination_under_way)
+    writer = StatusWriter(dispatcher, Clock(), nominator)
     since = "2026-01-01T00:00:00Z"
     pod = make_pod("a")
     shown = Condition(

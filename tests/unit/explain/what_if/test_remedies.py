@@ -11,6 +11,7 @@ from scheduler.explain.what_if.remedies import node_steps, pod_steps
 from scheduler.explain.what_if.remedies.situation import Situation
 from scheduler.explain.what_if.trial import WhatIfTrial
 from scheduler.framework import Code, Status
+from tests.unit.explain.what_if.busy_world import claim, mounting, volume
 
 JsonObject = dict[str, Any]
 SELECTOR = {"matchLabels": {"a": "b"}}
@@ -101,6 +102,27 @@ def test_each_reason_has_its_remedy(case: str) -> None:
         assert [each.cost for each in found.remedies] == sorted(
             each.cost for each in found.remedies
         )
+
+
+def test_a_node_with_as_many_pods_as_it_takes_gets_room_for_one_more() -> None:
+    node = offline.node("n", cpu=4, pods=1)
+    for cpu, expected in ((1, "room"), (5, "2 more cpu and room")):
+        with world(node, offline.pod("p", cpu=cpu), offline.pod("old", cpu=1, node="n")) as made:
+            texts = [each.text for each in made.remedies("default/p").remedies]
+        assert f"{expected} for one more pod on node n" in texts
+
+
+def test_a_node_gets_the_labels_that_the_volumes_of_bound_claims_demand() -> None:
+    made_for = {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "disk", "operator": "In", "values": [kind]}]}
+        for kind in ("fast", "slow")
+    ]}  # fmt: skip
+    bound = volume("v", "local", claimed="c")
+    bound["spec"]["nodeAffinity"] = {"required": made_for}
+    bound["metadata"]["labels"] = {ZONE: "z1__z2"}
+    with world(offline.node("n"), mounting("p", "c"), bound, claim("c", "local", "v")) as made:
+        found = made.remedies("default/p")
+    assert f"label node n with {ZONE}=z1, disk=fast" in [each.text for each in found.remedies]
 
 
 def test_the_nodes_with_most_room_are_looked_at_first() -> None:
