@@ -24,11 +24,11 @@ from benchmarks.growth_measures import Figure, settle
 from plugins import GangScheduling
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import POD_GROUP_LABEL
+from scheduler.engine.group_result import GroupResult
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import QueuedPodInfo
 from scheduler.framework.grouping import GroupTopology, GroupToSchedule
 from scheduler.groups.cycles.cycle import GroupCycle
-from scheduler.groups.cycles.result import GroupResult
 from scheduler.testing import Cluster, node, pod
 
 ROUNDS: Final = 7

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scheduler.cache import NodeTable
 from scheduler.framework import Rows
-from scheduler.groups import MAX_MEMBERS
+from scheduler.framework.grouping import MAX_MEMBERS
 
 Sums = NDArray[np.int32]
 """int32 takes half the memory of int64; there may be thousands of domains times hundreds of

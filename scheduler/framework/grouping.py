@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from scheduler.framework.preemption import Candidate, Harm, PreemptionRules
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
+
+MAX_MEMBERS: Final = 10_000
+"""Maximum number of members of a group, since other pods wait during its cycle."""
 
 
 @dataclass(frozen=True, slots=True)

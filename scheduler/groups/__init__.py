@@ -6,11 +6,11 @@ pods and PodGroup objects, and gates pods by the state of their groups.
 
 from __future__ import annotations
 
+from scheduler.framework.grouping import MAX_MEMBERS
 from scheduler.groups.group import Counts, Group
 from scheduler.groups.members import MEMBER_TRANSITIONS, MemberEvent, MemberState
 from scheduler.groups.registry import PodGroups
 from scheduler.groups.terms import (
-    MAX_MEMBERS,
     PRIORITY_CLASS,
     GroupKey,
     GroupTerms,

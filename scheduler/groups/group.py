@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from scheduler.framework.grouping import MAX_MEMBERS
 from scheduler.groups.members import MemberEvent, MemberState, next_state
-from scheduler.groups.terms import MAX_MEMBERS, GroupKey, GroupTerms
+from scheduler.groups.terms import GroupKey, GroupTerms
 
 
 class Counts(NamedTuple):

@@ -23,11 +23,9 @@ from scheduler.api.pod_groups import (
     NativePodGroupSpec,
     PodGroup,
 )
+from scheduler.framework.grouping import MAX_MEMBERS
 from scheduler.sanitizing.escaping import escaped
 from scheduler.sanitizing.names import is_object_name, is_qualified_name
-
-MAX_MEMBERS: Final = 10_000
-"""Maximum number of members of a group, since other pods wait during its cycle."""
 
 MAX_LEVELS: Final = 8
 """Maximum number of topology levels that a group may prefer."""

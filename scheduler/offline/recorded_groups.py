@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from scheduler.engine import Attempt
+from scheduler.engine.group_result import GroupResult
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import QueuedPodInfo
 from scheduler.framework.grouping import GroupToSchedule
 from scheduler.groups.cycles.cycle import GroupCycle
-from scheduler.groups.cycles.result import GroupResult
 from scheduler.offline.assembly import Assembly
 from scheduler.offline.bundles import Record, find_pod, restore_record
 

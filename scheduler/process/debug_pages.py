@@ -44,7 +44,7 @@ class DebugPages:
         clock, scheduling, state = wiring.connections.clock, wiring.scheduling, wiring.state
         queue, history = scheduling.queue, scheduling.decisions.history
         groups = GroupExplainer(
-            scheduling.engine, queue, scheduling.loop.groups, self._grouping, clock=clock
+            scheduling.engine, queue, scheduling.groups, self._grouping, clock=clock
         )
         pods = PodPages(
             scheduling.engine,

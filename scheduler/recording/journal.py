@@ -25,10 +25,10 @@ from scheduler.client.custom_resources import is_reference
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.resources import Resource
 from scheduler.engine import Attempt, Engine, Failure
+from scheduler.engine.group_result import GroupResult
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.framework.bundled import StateInBundle
 from scheduler.framework.grouping import GroupToSchedule
-from scheduler.groups.cycles.result import GroupResult
 from scheduler.queue import SchedulingQueue
 from scheduler.queue.snapshots import kept_fields
 from scheduler.recording.custom_objects import encode_custom, encode_identity

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from scheduler.engine import Attempt, Failure
-from scheduler.groups.cycles.result import GroupResult
+from scheduler.engine.group_result import GroupResult
 
 
 class Outcome(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, frozen=True):

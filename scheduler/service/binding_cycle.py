@@ -30,7 +30,6 @@ from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import SKIP, Clock, Code, Events, PreBindPreFlightResult, Status
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.status import status_or_none
-from scheduler.history import DecisionRecorder
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
 from scheduler.sanitizing.exceptions import error_repr
@@ -39,7 +38,7 @@ from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.inbox import Inbox
 from scheduler.service.node_recheck import NodeRecheck
-from scheduler.service.observer import ObserverSlot
+from scheduler.service.observer import Decisions, ObserverSlot
 from scheduler.service.status_writer import StatusWriter
 from scheduler.service.subscriptions import SubscriptionBoard
 
@@ -71,7 +70,7 @@ class BindingCycle:
         metrics: SchedulerMetrics,
         slots: BindingSlots,
         inbox: Inbox,
-        decisions: DecisionRecorder,
+        decisions: Decisions,
         recheck: NodeRecheck | None = None,
         extenders: ExtenderBinder | None = None,
         reports: ObserverSlot | None = None,

@@ -11,13 +11,29 @@ from typing import Any, Final, Protocol
 
 from scheduler.client.deltas import Delta
 from scheduler.engine import Attempt, Failure
+from scheduler.engine.group_result import GroupResult
 from scheduler.framework import QueuedPodInfo
 from scheduler.framework.grouping import GroupToSchedule
-from scheduler.groups.cycles.result import GroupResult
 
 RELIST: Final = "relist"
 LEADER: Final = "leader"
 RELOAD: Final = "reload"
+
+
+class Decisions(Protocol):
+    """Remembers what was decided about each pod; `scheduler.history` implements it."""
+
+    def record(self, attempt: Attempt) -> None:
+        """Record an attempt right after its scheduling cycle, before anything else has changed."""
+
+    def failed(self, attempt: Attempt, failure: Failure) -> None:
+        """Record that an attempt with a node failed."""
+
+    def dropped(self, info: QueuedPodInfo) -> None:
+        """Record that an attempt was given up because its pod has changed."""
+
+    def bound(self, attempt: Attempt, now: float) -> int | None:
+        """Record the binding; return the score of the node, if it is known."""
 
 
 class Observer(Protocol):

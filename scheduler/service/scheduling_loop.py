@@ -7,7 +7,7 @@ while a relist is being applied, because the state is then a mixture of old and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
@@ -15,11 +15,9 @@ import structlog
 
 from scheduler.api.pod import Pod
 from scheduler.engine import Attempt, Engine
+from scheduler.engine.group_result import GroupResult
 from scheduler.framework import Clock, Events, QueuedPodInfo, TimedWork
 from scheduler.framework.grouping import GroupToSchedule
-from scheduler.groups.cycles.result import GroupResult
-from scheduler.groups.running.scheduling import GroupScheduling, is_large
-from scheduler.history import DecisionRecorder
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.binding_slots import BindingSlots
@@ -28,13 +26,11 @@ from scheduler.service.failure_handler import (
     EVENT_FAILED_SCHEDULING,
     FailureHandler,
 )
+from scheduler.service.groups import Groups, MakeGroups, Pause
 from scheduler.service.inbox import Inbox
-from scheduler.service.observer import LEADER, RELIST, ObserverSlot
+from scheduler.service.observer import LEADER, RELIST, Decisions, ObserverSlot
 
 _log = structlog.get_logger(__name__)
-
-Pause = Callable[[], Awaitable[bool]]
-"""Suspends long work once per time slice; returns whether it did."""
 
 MAX_SLEEP: Final = 60.0
 """Seconds. See `SchedulingLoop.max_sleep`."""
@@ -56,8 +52,9 @@ class SchedulingLoop:
         slots: BindingSlots,
         wake: asyncio.Event,
         inbox: Inbox,
-        decisions: DecisionRecorder,
+        decisions: Decisions,
         timed: Sequence[TimedWork],
+        groups: MakeGroups,
         reports: ObserverSlot | None = None,
     ) -> None:
         """Subscribe to the queue and to `timed` work; `wake` is set when there may be work.
@@ -84,10 +81,7 @@ class SchedulingLoop:
         self._steady.set()
         self._stopping = False
         self._reports = ObserverSlot() if reports is None else reports
-        self._groups = GroupScheduling(
-            engine, queue, binding, decisions, clock, self._reports, self._attempt, self._outcome
-        )
-        self._groups.waiting.on_timer = self._groups.reservations.on_timer = wake.set
+        self._groups = groups(self._attempt, self._outcome)
         self._deciding: asyncio.Task[Any] | None = None
         #: Set while no cycle is suspended.
         self._resumed = asyncio.Event()
@@ -98,7 +92,7 @@ class SchedulingLoop:
         self._released.set()
         queue.signals.on_ready = wake.set
         queue.signals.on_timer = wake.set
-        for work in timed:
+        for work in self._all_timed():
             work.on_timer = wake.set
 
     def pause(self, begins: bool) -> None:
@@ -121,8 +115,8 @@ class SchedulingLoop:
             self._deciding.cancel()
 
     @property
-    def groups(self) -> GroupScheduling:
-        """The part of the loop that handles groups."""
+    def groups(self) -> Groups:
+        """The part that tries groups."""
         return self._groups
 
     async def between_cycles(self) -> None:
@@ -216,7 +210,7 @@ class SchedulingLoop:
             if info is None:
                 return False
             group = self._group_of(info)
-            if engine.suspends(info.pod) or (group is not None and is_large(group)):
+            if engine.suspends(info.pod) or (group is not None and self._groups.is_large(group)):
                 attempts = await self._schedule_suspended(info, group)
                 end = 0.0
             else:
@@ -293,7 +287,7 @@ class SchedulingLoop:
             self._resumed.set()
 
     async def _decide_group(self, info: QueuedPodInfo, group: GroupToSchedule) -> GroupResult:
-        return await self._groups.cycle(info, group, self._pauses_of_a_cycle()).run()
+        return await self._groups.decide(info, group, self._pauses_of_a_cycle())
 
     def _pauses_of_a_cycle(self) -> Pause:
         """Return a function for a long cycle to await often."""
@@ -443,7 +437,7 @@ class SchedulingLoop:
             )
 
     def _all_timed(self) -> tuple[TimedWork, ...]:
-        return (self._groups.waiting, self._groups.reservations, *self._timed)
+        return (*self._groups.timed, *self._timed)
 
     async def _sleep(self) -> None:
         if self._wake.is_set():

@@ -7,12 +7,14 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from scheduler.engine import Engine, Evaluator, Framework
 from scheduler.engine.cycle_time import CycleBudget
 from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import ActionType, QueuedPodInfo, Status
+from scheduler.groups.running.scheduling import GroupScheduling
 from scheduler.history import DecisionHistory, DecisionRecorder
 from scheduler.queue import QueueOptions, SchedulingQueue, build_hint_map, registered_resources
 from scheduler.queue.cluster_events import EventFeatures
@@ -56,6 +58,13 @@ class Scheduling:
     exceptions: PluginExceptions
     overruns: PluginOverruns
     profiles: Profiles
+
+    @property
+    def groups(self) -> GroupScheduling:
+        """The part that tries groups."""
+        found = self.loop.groups
+        assert isinstance(found, GroupScheduling)
+        return found
 
     def plugin_faults(self, profile: str, plugins: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return lines about failures of the plugins of a profile, by plugin."""
@@ -120,6 +129,7 @@ def build_scheduling(
         inbox=state.inbox,
         decisions=decisions,
         timed=state.subscriptions.timed,
+        groups=partial(GroupScheduling, engine, queue, binding, decisions, clock, state.reports),
         reports=state.reports,
     )
     scheduling = Scheduling(

@@ -71,7 +71,7 @@ class Wiring:
         )
         for framework in self.profiles.frameworks.values():
             if framework.grouping is not None:
-                framework.grouping.report_groups(self.scheduling.loop.groups.waiting.kept)
+                framework.grouping.report_groups(self.scheduling.groups.waiting.kept)
         for name, reuse in self.scheduling.engine.statistics()["reuse"].items():
             metrics.result_cache(name, hits=reuse.hits, misses=reuse.misses)
 

@@ -24,6 +24,7 @@ import numpy as np
 from scheduler.engine import failure
 from scheduler.engine.engine import Engine
 from scheduler.engine.failure import Failure
+from scheduler.engine.group_result import EvictionPlan, GroupResult
 from scheduler.engine.repetition import Repetition
 from scheduler.engine.schedule_one import Attempt
 from scheduler.engine.template_capacity import GroupBound
@@ -32,9 +33,8 @@ from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSch
 from scheduler.groups.cycles.capacity_bound import CapacityBound, bound_after
 from scheduler.groups.cycles.limits import failed_together, refusal, refused_together
 from scheduler.groups.cycles.placements import GroupPlacement, GroupPlacements
-from scheduler.groups.cycles.preemption import EvictionPlan, GroupPreemption
+from scheduler.groups.cycles.preemption import GroupPreemption
 from scheduler.groups.cycles.prospects import prospects
-from scheduler.groups.cycles.result import GroupResult
 from scheduler.groups.cycles.run import (
     MAX_ROOMS,
     MemberRun,

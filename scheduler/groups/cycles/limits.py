@@ -8,9 +8,9 @@ from typing import cast
 
 from scheduler.engine import failure
 from scheduler.engine.engine import Engine
+from scheduler.engine.group_result import GroupResult
 from scheduler.framework import QueuedPodInfo, Status
 from scheduler.framework.grouping import GroupLimitPlugin, GroupOutcome, GroupToSchedule
-from scheduler.groups.cycles.result import GroupResult
 
 
 def refused_together(

@@ -14,9 +14,8 @@ at the end, victims that turn out to be unnecessary are dropped from the plan.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +24,7 @@ from scheduler.api.pod import Pod
 from scheduler.engine.domains import Domains, possible
 from scheduler.engine.engine import Engine
 from scheduler.engine.errors import CycleBudgetError
+from scheduler.engine.group_result import EvictionPlan
 from scheduler.engine.plugin_slots import FilterSlot
 from scheduler.engine.preemption.candidates import importance
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
@@ -46,27 +46,6 @@ _NEVER: Final = "Never"
 
 _ABOVE_ALL: Final = 1 << 31
 """Higher than any priority."""
-
-
-@dataclass(frozen=True, slots=True)
-class EvictionPlan:
-    """Evictions that make room for a group."""
-
-    #: The plugin that evicts the victims.
-    plugin: GroupPreemptionPlugin
-    #: All victims, including terminating pods; the most important one first.
-    victims: tuple[Pod, ...]
-    #: The members that fit after the evictions, and their nodes by UID.
-    members: tuple[QueuedPodInfo, ...]
-    nodes: Mapping[str, str]
-    #: Number of violations of disruption budgets, summed over the members.
-    violations: int = 0
-
-    @property
-    def harm(self) -> tuple[int, int, int]:
-        """Budget violations, highest priority and number of victims; the smallest tuple is best."""
-        highest = max(each.priority for each in self.victims)
-        return self.violations, highest, len(self.victims)
 
 
 class GroupPreemption:

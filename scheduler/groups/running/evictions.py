@@ -13,8 +13,8 @@ from typing import Final
 
 from scheduler.api.pod import Pod
 from scheduler.cache import Cache
+from scheduler.engine.group_result import EvictionPlan
 from scheduler.framework import Clock
-from scheduler.groups.cycles.preemption import EvictionPlan
 
 PATIENCE_SECONDS: Final = 60.0
 """Minimum seconds before a group may evict again while some of its victims still exist."""

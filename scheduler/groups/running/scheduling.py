@@ -21,18 +21,18 @@ from scheduler.engine.failure import (
     waiting_for_victims,
     without_nomination,
 )
+from scheduler.engine.group_result import GroupResult
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
 from scheduler.groups.cycles.cycle import GroupCycle
-from scheduler.groups.cycles.result import GroupResult
 from scheduler.groups.running.evictions import GroupEvictions
 from scheduler.groups.running.reservations import GroupReservations
 from scheduler.groups.running.waiting import WaitingGroups
-from scheduler.history import DecisionRecorder
 from scheduler.queue import QueueState, SchedulingQueue, identity
 from scheduler.service.binding_cycle import BindingCycle
-from scheduler.service.observer import ObserverSlot
+from scheduler.service.groups import Pause
+from scheduler.service.observer import Decisions, ObserverSlot
 
 LARGE_GROUP: Final = 64
 """From this number of members on a cycle is suspended between time slices; fewer fit into one."""
@@ -44,14 +44,14 @@ GROUP_PLACED: Final = "GroupPlaced"
 
 
 class GroupScheduling:
-    """The part of `SchedulingLoop` that handles groups."""
+    """Implements `service.groups.Groups`."""
 
     def __init__(
         self,
         engine: Engine,
         queue: SchedulingQueue,
         binding: BindingCycle,
-        decisions: DecisionRecorder,
+        decisions: Decisions,
         clock: Clock,
         reports: ObserverSlot,
         attempt: Callable[[QueuedPodInfo], Attempt | None],
@@ -78,6 +78,8 @@ class GroupScheduling:
         #: Nodes that are reserved for groups.
         self.reservations = GroupReservations(engine, queue, clock)
         self.waiting.on_look = self.reservations.note_event
+        #: `service.groups.Groups.timed`.
+        self.timed = self.waiting, self.reservations
         #: The members of the last cycle.
         self._tried: Sequence[QueuedPodInfo] = ()
         queue.recognize_groups(self._group_name, self._ahead_of)
@@ -88,20 +90,21 @@ class GroupScheduling:
         grouping: GroupingPlugin | None = self._engine.grouping.get(info.pod.spec.scheduler_name)
         return None if grouping is None else grouping.group_to_schedule(info.pod)
 
+    def is_large(self, group: GroupToSchedule) -> bool:
+        """Whether a group has so many members to try that its cycle needs pauses."""
+        return len(group.members) >= LARGE_GROUP
+
     def schedule(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
         """Try the group of a popped pod; return the attempts whose binding cycles are next."""
         return run_synchronously(self._schedule(info, group))
 
     async def _schedule(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
-        return await self.settle(info, group, await self.cycle(info, group).run())
+        return await self.settle(info, group, await self.decide(info, group))
 
-    def cycle(
-        self,
-        info: QueuedPodInfo,
-        group: GroupToSchedule,
-        pause: Callable[[], Awaitable[bool]] | None = None,
-    ) -> GroupCycle:
-        """Return the cycle of the group of a popped pod; `pause` may suspend it."""
+    async def decide(
+        self, info: QueuedPodInfo, group: GroupToSchedule, pause: Pause | None = None
+    ) -> GroupResult:
+        """Run the cycle of the group of a popped pod; `pause` may suspend it."""
         waiting = (self._queue.waiting(uid) for uid in group.members if uid != info.uid)
         infos = [info, *(each for each in waiting if each is not None and _wanted(each))]
         self.waiting.tried(each.uid for each in infos)
@@ -110,7 +113,7 @@ class GroupScheduling:
         self._tried = infos
         if self._reports.observer is not None:
             self._reports.observer.group_begins(info, group, infos, may_preempt=may_preempt)
-        return GroupCycle(
+        cycle = GroupCycle(
             self._engine,
             group,
             infos,
@@ -120,13 +123,14 @@ class GroupScheduling:
             pause=pause,
             may_preempt=may_preempt,
         )
+        return await cycle.run()
 
     async def settle(
         self,
         info: QueuedPodInfo,
         group: GroupToSchedule,
         result: GroupResult,
-        pause: Callable[[], Awaitable[bool]] | None = None,
+        pause: Pause | None = None,
     ) -> list[Attempt]:
         """Handle the result; return the attempts whose binding cycles are next.
 
@@ -205,7 +209,7 @@ class GroupScheduling:
         self, info: QueuedPodInfo, group: GroupToSchedule, refused: dict[Hashable, Failure]
     ) -> list[Attempt]:
         if not self._engine.suspends(info.pod):
-            result = run_synchronously(self.cycle(info, group).run())
+            result = run_synchronously(self.decide(info, group))
             placed = run_synchronously(self.settle(info, group, result))
             kind = identity(info.pod)
             if kind is not None and result.failed and result.plan is None:
@@ -316,11 +320,6 @@ class GroupScheduling:
 
     def _grouping_of(self, pod: Pod) -> GroupingPlugin | None:
         return self._engine.grouping.get(pod.spec.scheduler_name)
-
-
-def is_large(group: GroupToSchedule) -> bool:
-    """Whether a group has so many members to try that its cycle needs pauses."""
-    return len(group.members) >= LARGE_GROUP
 
 
 def _preemptor(info: QueuedPodInfo, group: GroupToSchedule) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from scheduler.api import Pod
@@ -17,6 +18,7 @@ from scheduler.client.dispatcher import Dispatcher, NominationWritten
 from scheduler.client.status_patch import PodStatusPatch
 from scheduler.engine import Engine, WaitingPods
 from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, unresolvable
+from scheduler.groups.running.scheduling import GroupScheduling
 from scheduler.history import DecisionHistory, DecisionRecorder
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import (
@@ -32,6 +34,7 @@ from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.inbox import Inbox
+from scheduler.service.observer import ObserverSlot
 from scheduler.service.plugin_conditions import PluginConditions
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.status_writer import StatusWriter
@@ -192,6 +195,15 @@ class Service:
             inbox=self.inbox,
             decisions=self.decisions,
             timed=(self.gates,),
+            groups=partial(
+                GroupScheduling,
+                self.engine,
+                self.queue,
+                self.binding,
+                self.decisions,
+                self.clock,
+                ObserverSlot(),
+            ),
         )
 
     def _make_handlers(self) -> EventHandlers:

@@ -14,7 +14,7 @@ def explainer_of(cluster: GangCluster) -> GroupExplainer:
     return GroupExplainer(
         scheduling.engine,
         scheduling.queue,
-        scheduling.loop.groups,
+        scheduling.groups,
         # As with two profiles, which share the groups.
         lambda: [plugin, plugin],
         clock=scheduler.clock,

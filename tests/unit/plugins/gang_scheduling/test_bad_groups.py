@@ -134,7 +134,7 @@ def test_an_object_that_comes_and_goes_costs_a_cycle_each_time(
 
 
 def test_groups_whose_pods_are_deleted_while_they_wait_are_not_kept(cluster: GangCluster) -> None:
-    waiting = cluster.world._assembly.scheduling.loop.groups.waiting
+    waiting = cluster.world._assembly.scheduling.groups.waiting
     for number in range(150):
         name = f"g{number}"
         cluster.add_group(3, name)

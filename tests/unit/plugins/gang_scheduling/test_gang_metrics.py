@@ -16,7 +16,7 @@ POD_GROUP = "podgroups.v1alpha1.scheduling.x-k8s.io"
 def sampled(cluster: GangCluster) -> dict[str, float]:
     """Return the samples of groups, without those of 0 and buckets."""
     scheduler = cluster.world._assembly
-    kept = scheduler.scheduling.loop.groups.waiting.kept
+    kept = scheduler.scheduling.groups.waiting.kept
     cluster.plugin("GangScheduling").report_groups(kept)
     text = scheduler.metrics.exposition()[0].decode()
     found = re.findall(r"^((?:kubestow_gang|scheduler_podgroup)\S+) (\S+)$", text, re.MULTILINE)

@@ -147,7 +147,7 @@ def test_equal_gangs_are_asked_once_and_not_at_all_without_room_for_any(
     cluster.add_group(5, "wide")
     cluster.add_members(5, "wide", cpu=1.9, spec={"nodeSelector": {"disk": "ssd"}})
     cluster.tick(5)
-    waiting = cluster.world._assembly.scheduling.loop.groups.waiting
+    waiting = cluster.world._assembly.scheduling.groups.waiting
     monkeypatch.setattr(GroupBound, "too_low", counted)
     kept = waiting.kept
     for number in range(20):
@@ -176,7 +176,7 @@ def test_bounds_are_compared_ever_more_rarely_while_events_change_nothing(
     cluster.add_group(6)
     cluster.add_members(6)
     cluster.tick(5)
-    waiting = cluster.world._assembly.scheduling.loop.groups.waiting
+    waiting = cluster.world._assembly.scheduling.groups.waiting
     for seconds, least, most in [(1, 2, 4), (10, 9, 11)]:
         checks = waiting.checks
         _changing_nodes(cluster, seconds)
@@ -203,7 +203,7 @@ def test_a_gang_that_waits_is_forgotten_with_its_members(cluster: GangCluster) -
     cluster.add_group(5)
     cluster.add_members(5)
     cluster.tick(5)
-    waiting = cluster.world._assembly.scheduling.loop.groups.waiting
+    waiting = cluster.world._assembly.scheduling.groups.waiting
     assert len(waiting) == 1
     for number in range(5):
         cluster.world.remove("Pod", f"g-pod-{number}", "default")
