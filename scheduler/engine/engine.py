@@ -7,7 +7,7 @@ in. The service (or a simulator) pops a pod, calls `attempt`, and carries out th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,13 @@ from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.recheck import filter_assumed, filter_changed_node
 from scheduler.engine.repetition import EqualPods, Repetition
 from scheduler.engine.runtime import Framework
-from scheduler.engine.schedule_one import Attempt, NoNodesError, SchedulingAlgorithm, Unschedulable
+from scheduler.engine.schedule_one import (
+    Attempt,
+    NoNodesError,
+    ScheduleResult,
+    SchedulingAlgorithm,
+    Unschedulable,
+)
 from scheduler.engine.waiting import WaitingPod, WaitingPods, permit_again
 from scheduler.extenders.extender import Extenders
 from scheduler.framework import (
@@ -430,6 +436,33 @@ class Engine:
         except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
             return self._failed(attempt, error)
         return None if status is None else failure.node_changed(attempt.node_name, status)
+
+    def adopt(self, info: QueuedPodInfo, node_name: str) -> Attempt:
+        """Assume a pod on a node that was chosen elsewhere, and run Reserve; return its attempt.
+
+        For replays. The pod need not fit: PreFilter and Filter run only because Reserve may read
+        their results. An error of a plugin is ignored: Reserve then does not run, or ends early.
+
+        Raises:
+            CacheError: the pod already has a node.
+            LookupError: the pod's schedulerName is no profile.
+        """
+        attempt = self._begin(info)
+        table = self.cache.table
+        row = table.row_of(node_name)
+        attempt.pod = self.cache.assume_pod(info.pod, node_name)
+        attempt.result = ScheduleResult(node_name, -1 if row is None else row, 0, 0)
+        self._nominator.delete_nominated_pod_if_exists(attempt.pod)
+        # As in a trial, so that plugins do not take this check for an attempt at the pod.
+        attempt.state.info = None
+        with suppress(AttemptError):
+            filter_assumed(
+                attempt.framework, table, info.pod, attempt.pod, attempt.state, keep=True
+            )
+            attempt.state.info = info
+            self._reserve(attempt)
+        attempt.state.info = info
+        return attempt
 
     def abandon(self, attempt: Attempt) -> bool:
         """Undo Reserve and assume; return whether the pod was still assumed."""

@@ -21,7 +21,6 @@ from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
 from scheduler.client.resources import PODS, Resource
 from scheduler.engine import Attempt
-from scheduler.engine.adoption import adopt
 from scheduler.explain.records import QueueState
 from scheduler.framework import ConfigurationError, QueuedPodInfo, Registry
 from scheduler.framework.bundled import MemoryInBundle, StateInBundle
@@ -279,7 +278,7 @@ class Restorer:
                 continue
             info = scheduling.queue.take(pod)
             restore_record(self._assembly, info, record, self._content.state.monotonic)
-            attempt = adopt(scheduling.engine, info, record.node)
+            attempt = scheduling.engine.adopt(info, record.node)
             if record.info:
                 self.under_way[record.uid] = attempt
             if record.uid not in in_flight:

@@ -25,7 +25,6 @@ from scheduler.build_info import build_info
 from scheduler.cache.cache import CacheError
 from scheduler.client.deltas import DeltaType
 from scheduler.engine import Attempt, Failure
-from scheduler.engine.adoption import adopt
 from scheduler.framework import CLEAR_NOMINATION, NominatingInfo, PostFilterOutcome
 from scheduler.framework.bundled import StateInBundle
 from scheduler.framework.grouping import GroupToSchedule
@@ -349,7 +348,7 @@ class Replay:
         scheduling = self.world._assembly.scheduling
         try:
             if outcome.node:
-                self._settle(adopt(scheduling.engine, info, outcome.node))
+                self._settle(scheduling.engine.adopt(info, outcome.node))
                 return
         except CacheError:
             scheduling.queue.done(info.uid)
