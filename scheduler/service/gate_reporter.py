@@ -94,12 +94,11 @@ class GateReporter:
         delay: float,
         conditions: ConditionSource,
     ) -> None:
-        """Subscribe to gated pods of `queue`; `delay` is in seconds.
+        """Wire it; the caller connects `held` to the queue. `delay` is in seconds.
 
         `conditions` returns plugins' conditions for the same write.
         """
         self._conditions = conditions
-        queue.signals.on_gated = self.held
         self._queue = queue
         self._newest = newest
         self._statuses = statuses

@@ -91,8 +91,13 @@ class PluginOverruns:
         metrics: OverrunMetrics,
         clock: Clock,
         policies: Callable[[], Mapping[str, OverrunPolicy]],
+        profiles_of: Callable[[str], Collection[str]] = lambda _: (),
     ) -> None:
-        """`policies()` returns the policy of each profile in force."""
+        """Wire it.
+
+        `policies()` returns the policy of each profile in force, `profiles_of` the profiles in
+        which a plugin is enabled.
+        """
         self._metrics = metrics
         self._clock = clock
         self._policies = policies
@@ -104,8 +109,7 @@ class PluginOverruns:
         self._off: dict[tuple[str, str], SwitchedOff] = {}
         #: Called once for a plugin to be switched off; the profile uses it until that is done.
         self.switch_off: Callable[[SwitchedOff], None] = _not_switched_off
-        #: Returns the profiles in which a plugin is enabled.
-        self.profiles_of: Callable[[str], Collection[str]] = lambda _: ()
+        self._profiles_of = profiles_of
 
     def overran(self, plugin: str, point: str, profile: str, seconds: float) -> None:
         """Record that a plugin exceeded its time budget."""
@@ -170,7 +174,7 @@ class PluginOverruns:
         self._metrics.blocked(call.plugin, call.point, seconds)
         if call.point not in _MEASURED_POINTS:
             # Queueing hints, callbacks and the like, whose time the engine does not measure.
-            for profile in self.profiles_of(call.plugin):
+            for profile in self._profiles_of(call.plugin):
                 self.overran(call.plugin, call.point, profile, seconds)
         key = call.plugin, call.point
         blocks = self._blocks.get(key)

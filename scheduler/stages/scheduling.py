@@ -173,8 +173,9 @@ def hint_maps(
 
 def _overruns(connections: Connections, profiles: Profiles) -> PluginOverruns:
     metrics = connections.metrics
-    overruns = PluginOverruns(metrics.plugin_faults, connections.clock, profiles.overrun_policies)
-    overruns.profiles_of = profiles.with_plugin
+    overruns = PluginOverruns(
+        metrics.plugin_faults, connections.clock, profiles.overrun_policies, profiles.with_plugin
+    )
     metrics.engine.on_over_budget = overruns.overran
     return overruns
 

@@ -132,6 +132,7 @@ class Service:
         self.gates = GateReporter(
             self.queue, self._newest, self.statuses, self.clock, delay=1.0, conditions=conditions
         )
+        self.queue.signals.on_gated = self.gates.held
         self.failures = FailureHandler(
             self.queue,
             self._newest,

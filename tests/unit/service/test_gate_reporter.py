@@ -93,6 +93,7 @@ class Desk:
             delay=self.delay,
             conditions=lambda pod, info: (),
         )
+        self.queued.signals.on_gated = self.reporter.held
         self.reporter.on_timer = lambda: self.woken.append(self.clock.time)
 
     def pod(self, name: str = "a", reason: str = "", message: str = "") -> QueuedPodInfo:

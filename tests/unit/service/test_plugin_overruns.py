@@ -33,8 +33,9 @@ class Stage:
     def __init__(self) -> None:
         self.clock, self.faults = ManualClock(), Faults()
         policies = {"strict": DISABLE, "lenient": OverrunPolicy()}
-        self.overruns = PluginOverruns(self.faults, self.clock, lambda: policies)
-        self.overruns.profiles_of = lambda _: ("strict", "lenient")
+        self.overruns = PluginOverruns(
+            self.faults, self.clock, lambda: policies, lambda _: ("strict", "lenient")
+        )
         self.asked: list[SwitchedOff] = []
         self.overruns.switch_off = self.asked.append
 
