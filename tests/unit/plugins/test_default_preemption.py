@@ -486,6 +486,6 @@ def test_arguments(given: DefaultPreemptionArgs, problems: list[str]) -> None:
 
 
 def test_arguments_reach_the_search() -> None:
-    assert build(PreemptionHandle()).rules == PreemptionRules(10, 100, own_victims_only=True)
+    assert build(PreemptionHandle()).rules == PreemptionRules()
     given = DefaultPreemptionArgs(victim_schedulers="All", min_candidate_nodes_absolute=7)
     assert build(PreemptionHandle(), given).rules == PreemptionRules(10, 7, own_victims_only=False)
