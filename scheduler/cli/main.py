@@ -44,7 +44,7 @@ Examples:
   kubestow demo                                  watch it schedule a small cluster, 15 s
   kubestow run --kubeconfig ~/.kube/config       schedule a real one
   kubestow config validate profile.yaml          check a configuration
-  kubestow config show --upstream                print the defaults for kube-scheduler
+  kubestow explain deployment/web -n shop        say why its pods wait, and what would help
   kubestow apiserver --kubeconfig-out kc.yaml    an API server to try things on
 """
 

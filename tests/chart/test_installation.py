@@ -149,17 +149,14 @@ def test_the_page_about_installing_upgrades_rolls_back_and_uninstalls(
 ) -> None:
     del helm  # It says that Helm is there; the commands are those of the page.
     page = ROOT / "docs" / "install.md"
-    install, _ = documented(page, first="helm install ", count=2)
+    lines = documented(page, first="helm install kubestow charts/kubestow \\\n", count=4)
     upgrade, _, rollback = documented(page, first="helm -n kubestow-system upgrade ", count=3)
-    remove, _ = documented(page, first="helm -n kubestow-system uninstall ", count=2)
-    execute(server, install, BUILD_DIRECTORY)
-    (container,) = stored(server, "deployment", "kubestow")["spec"]["template"]["spec"][
-        "containers"
-    ]
-    assert container["image"].startswith("registry.example/kubestow:")
+    uninstall, delete = documented(page, first="helm -n kubestow-system uninstall ", count=2)
+    execute(server, " ".join(each.strip(" \\") for each in lines[:3]), BUILD_DIRECTORY)
+    pod = stored(server, "deployment", "kubestow")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"].startswith("registry.example/kubestow:")
     execute(server, upgrade, BUILD_DIRECTORY)
-    execute(server, rollback.partition("#")[0], BUILD_DIRECTORY)
-    uninstall, delete = remove.split(" && ")
+    execute(server, rollback, BUILD_DIRECTORY)
     execute(server, uninstall, BUILD_DIRECTORY)
     execute(server, f"{delete} --wait=false", BUILD_DIRECTORY)
     left = server.kubectl("get", "deployments,clusterroles", "-A", "-o", "name")
