@@ -95,9 +95,11 @@ def _verdict(given: ReportInput) -> str:
         ]
         good = "Every assertion holds."
     else:
-        reasons += [f"pods wait at the end of {counted(waiting, 'run')}"] if waiting else []
+        runs = counted(len(given.runs), "run")
+        reasons += [f"pods wait at the end of {waiting} of {runs}"] if waiting else []
         good = "Every pod has a node."
-    text = f"No: {'; '.join(reasons)}." if reasons else good
+    text = f"{'; '.join(reasons)}." if reasons else good
+    text = f"No: {text}" if reasons and given.assertions else text[0].upper() + text[1:]
     parts = [f'<p class="verdict">{escape(text)}</p>']
     parts += [
         f'<p class="bad">Run {escape(run.name)}, seed {run.seed}, ended: {escape(run.error)}</p>'
@@ -147,7 +149,8 @@ def _summary(given: ReportInput) -> str:
     headings = ["figure", *values, "meaning"]
     parts = ["<h2>Figures</h2>"]
     telling = [each for each in rows if not _says_nothing(each[1:-1])]
-    parts.append(table(f"Figures of {which}{kind}", headings, telling, numbers))
+    if telling:
+        parts.append(table(f"Figures of {which}{kind}", headings, telling, numbers))
     if rest := [each for each in rows if _says_nothing(each[1:-1])]:
         what = "equal for all" if len(values) > 1 else "0"
         parts.append(

@@ -328,6 +328,17 @@ def test_a_report_begins_with_the_answer_and_shows_equal_curves_as_one(
     assert "Every pod has a node." in (folder / "r.html").read_text()
 
 
+def test_a_report_of_equal_policies_has_no_empty_table(shell: Shell, folder: Path) -> None:
+    write(folder / "dump.json", offline.node("n", cpu=8), offline.pod("giant", cpu=64))
+    ended = shell("simulate", "dump.json", "--compare", "pack.yaml", "--report", "r.html")
+    assert ended.code == 3, ended.err
+    page = (folder / "r.html").read_text()
+    assert '<p class="verdict">pack does as well as default: every figure is equal.</p>' in page
+    assert '<p class="verdict">Pods wait at the end of 2 of 2 runs.</p>' in page
+    assert "equal for all" in page
+    assert "<tbody></tbody>" not in page
+
+
 def test_a_report_of_a_comparison_begins_with_what_is_better(shell: Shell, folder: Path) -> None:
     nodes = [offline.node(f"n{number}", cpu=8) for number in range(3)]
     small = [offline.pod(f"small-{number}", cpu=2) for number in range(3)]
