@@ -125,7 +125,8 @@ def command(  # noqa: PLR0913 - one argument per option
     pod, group = without_kind(pod), without_kind(group)
     if bool(pod) is bool(group):
         raise click.UsageError(
-            "give either a pod or --group; `kubestow queue` lists the pods that wait"
+            "give either a pod or --group, or all pods of an owner as KIND/NAME; `kubestow queue` "
+            "lists the pods that wait"
         )
     namespace = namespace_for(endpoint, namespace)
     if group:
