@@ -95,7 +95,8 @@ def command(
     Without FILE: the defaults. STATE is ok, missing (nothing can be scheduled), off (one feature
     is off), on-demand (missing, and needed by some pods only) or absent (the API server has no such
     resource, so there are no objects). Permission to create the Lease is needed only while there is
-    none. The rules to add follow the table. To review another account you may create
+    none. The rules to add follow the table, and who leads in the cluster, and why replicas there do
+    not run. To review another account you may create
     subjectaccessreviews, as administrators may. Nothing in the cluster changes.
 
     Exit code 0: nothing is missing. 1: something required is, or the cluster does not answer.
@@ -109,14 +110,19 @@ def command(
     review = _reviewer(service_account)
     needed = needed_permissions(reading_options(file or "", **values))
 
-    async def work(client: ApiClient) -> list[Finding]:
-        return await find(client, needed, review)
+    async def work(client: ApiClient) -> tuple[list[Finding], list[str]]:
+        from scheduler.cli.installation import look
 
-    findings = cluster.run(work)
+        findings = await find(client, needed, review)
+        return findings, await look(client, needed) if output == "table" else []
+
+    findings, installed = cluster.run(work)
     if output == "json":
         click.echo(json.dumps([_as_data(each) for each in findings], indent=2))
     else:
         _print(findings)
+        if installed:
+            click.echo("\n" + "\n".join(installed))
     states = {each.state for each in findings}
     if "missing" in states:
         raise SystemExit(EXIT_FAILED)

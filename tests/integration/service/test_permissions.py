@@ -21,6 +21,7 @@ from devtools.embedded_service import (
     wire,
 )
 from scheduler.cli.check import find
+from scheduler.cli.installation import PAGE, look
 from scheduler.client.access_reviews import review_own_access
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.rest import ApiClient
@@ -237,6 +238,41 @@ async def test_check_finds_what_is_denied_and_what_the_server_lacks() -> None:
         "pods/status": "off",
         "nodeclaims.karpenter.sh": "absent",
     }
+
+
+async def test_check_says_who_leads_and_which_replica_does_not_run(
+    cluster: EmbeddedCluster,
+) -> None:
+    namespace = "kubestow-system"
+    replica = {
+        "metadata": {"name": "kubestow-1", "namespace": namespace},
+        "spec": {"containers": [{"name": "kubestow", "image": "kubestow:0.1.0"}]},
+        "status": {
+            "containerStatuses": [
+                {
+                    "name": "kubestow",
+                    "image": "kubestow:0.1.0\x1b[2J",
+                    "state": {"waiting": {"reason": "ImagePullBackOff"}},
+                }
+            ]
+        },
+    }
+    async with Transport(ClientConfiguration(server=cluster.url)) as transport:
+        client, needed = ApiClient(transport), wire(transport).state.permissions.declared
+        before = await look(client, needed)
+        cluster.create({"kind": "Pod", "apiVersion": "v1", **replica})
+        spec = {"holderIdentity": "me", "renewTime": "2020-01-01T00:00:00.000000Z"}
+        lease = {"metadata": {"name": "kubestow", "namespace": namespace}, "spec": spec}
+        cluster.create({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", **lease})
+        after = await look(client, needed)
+        refuse(cluster, 403, "pods")
+        cluster.faults.add(FaultRule(action="error", verb="get", resource="leases", code=403))
+        nothing = await look(client, needed)
+    assert before == ["Nobody has led here yet: there is no Lease kubestow-system/kubestow."]
+    assert after[0].startswith("Nobody leads: me has not renewed the Lease kubestow-system/")
+    assert "waits for its image kubestow:0.1.0?[2J (ImagePullBackOff)" in after[1]
+    assert after[2:] == [PAGE]
+    assert nothing == []
 
 
 async def test_a_list_that_was_rejected_pauses_scheduling_only_once_it_succeeds(

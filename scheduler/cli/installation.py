@@ -1,0 +1,114 @@
+"""Who leads, and why replicas do not run: the part of `kubestow check` about what is installed.
+
+It reads the Lease, and the pods of its namespace. Who may not read them is told nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from scheduler.cli.pod_format import one_line
+from scheduler.explain.records.wording import shortened, span
+
+if TYPE_CHECKING:
+    from scheduler.client.rest import ApiClient
+    from scheduler.framework import Permission
+
+JsonObject = Mapping[str, Any]
+
+MAX_PODS: Final = 20
+MAX_LINES: Final = 5
+MAX_TEXT: Final = 300
+STALE_SECONDS: Final = 120.0
+"""Age of the last renewal from which on nobody leads, whatever the clocks of two machines say."""
+
+PAGE: Final = "docs/install.md has the usual mistakes, and what to do."
+NOTHING: Final = "Nobody has led here yet: there is no Lease {lease}."
+NOBODY: Final = "Nobody leads: the Lease {lease} has no holder."
+STALE: Final = "Nobody leads: {holder} has not renewed the Lease {lease} for {age}."
+LEADS: Final = "{holder} leads: it renewed the Lease {lease} {age} ago."
+NO_IMAGE: Final = (
+    "Pod {pod} waits for its image {image} ({reason}): load it into every node, or name the one in "
+    "your registry."
+)
+ENDS: Final = "Pod {pod} ends again and again: kubectl -n {namespace} logs {name} --previous"
+OTHER: Final = "Pod {pod} does not run: {reason}: {message}"
+NO_NODE: Final = "Pod {pod} has no node: {message}"
+
+
+async def look(client: ApiClient, needed: Sequence[Permission]) -> list[str]:
+    """Return lines about the installation whose permissions these are; none without a Lease."""
+    from scheduler.client.errors import ApiError
+
+    lease = next((each for each in needed if each.resource == "leases" and each.names), None)
+    if lease is None:
+        return []
+    namespace, name = lease.namespace, lease.names[0]
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+    lines = []
+    try:
+        found: JsonObject = msgspec.json.decode((await client.request("GET", path)).body)
+        lines.append(leader(f"{namespace}/{name}", found, datetime.now(UTC)))
+    except ApiError as error:
+        if error.status == 404:
+            lines.append(NOTHING.format(lease=f"{namespace}/{name}"))
+    try:
+        pods = await client.request(
+            "GET", f"/api/v1/namespaces/{namespace}/pods", query={"limit": str(MAX_PODS)}
+        )
+        listed = msgspec.json.decode(pods.body).get("items") or ()
+    except ApiError:
+        listed = ()
+    faults = [fault for each in listed for fault in pod_faults(namespace, each)]
+    lines += faults[:MAX_LINES]
+    return [one_line(each) for each in lines] + [PAGE] * bool(faults)
+
+
+def leader(lease: str, found: JsonObject, now: datetime) -> str:
+    """Return who leads.
+
+    >>> spec = {"holderIdentity": "a", "renewTime": "2026-01-01T00:00:00.000000Z"}
+    >>> leader("x/y", {"spec": spec}, datetime(2026, 1, 1, 0, 0, 2, tzinfo=UTC))
+    'a leads: it renewed the Lease x/y 2s ago.'
+    >>> leader("x/y", {"spec": spec}, datetime(2026, 1, 1, 1, tzinfo=UTC))
+    'Nobody leads: a has not renewed the Lease x/y for 1h.'
+    """
+    spec = found.get("spec") or {}
+    holder = shortened(str(spec.get("holderIdentity") or ""), MAX_TEXT)
+    if not holder:
+        return NOBODY.format(lease=lease)
+    try:
+        age = (now - datetime.fromisoformat(str(spec.get("renewTime")))).total_seconds()
+    except (TypeError, ValueError):
+        age = 0.0
+    text = STALE if age > STALE_SECONDS else LEADS
+    return text.format(holder=holder, lease=lease, age=span(age))
+
+
+def pod_faults(namespace: str, pod: JsonObject) -> Iterator[str]:
+    """Yield why a pod does not run, at most one line for each container."""
+    name = pod["metadata"]["name"]
+    about = {"pod": f"{namespace}/{name}", "name": name, "namespace": namespace}
+    status = pod.get("status") or {}
+    for each in status.get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            yield NO_NODE.format(**about, message=_text(each))
+    for each in status.get("containerStatuses") or ():
+        waiting = (each.get("state") or {}).get("waiting")
+        reason = str((waiting or {}).get("reason") or "")
+        if not waiting or reason in {"ContainerCreating", "PodInitializing"}:
+            continue
+        if "Image" in reason:
+            yield NO_IMAGE.format(**about, image=each.get("image"), reason=reason)
+        elif reason == "CrashLoopBackOff":
+            yield ENDS.format(**about)
+        else:
+            yield OTHER.format(**about, reason=reason, message=_text(waiting))
+
+
+def _text(found: JsonObject) -> str:
+    return shortened(str(found.get("message") or "no reason is given"), MAX_TEXT)
