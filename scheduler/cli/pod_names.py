@@ -86,14 +86,16 @@ def owner_named(name: str, namespace: str) -> str:
     ('shop/Deployment/web', 'shop/Deployment/web')
     >>> owner_named("shop/job/sort", ""), owner_named("shop/RayCluster/big", "")
     ('shop/Job/sort', 'shop/RayCluster/big')
-    >>> owner_named("shop/web-0", "shop"), owner_named("job/", "shop")
-    ('', '')
+    >>> owner_named("shop/web-0", "shop"), owner_named("job/", "shop"), owner_named("a/b/c", "")
+    ('', '', '')
     """
     parts = name.split("/")
     if not all(parts):
         return ""
     if len(parts) == _OWNER_PARTS:
-        return f"{parts[0]}/{_owner_kind(parts[1]) or parts[1]}/{parts[2]}"
+        namespace, word, owner = parts
+        kind = _owner_kind(word) or (word if word[0].isupper() else "")
+        return f"{namespace}/{kind}/{owner}" if kind else ""
     kind = _owner_kind(parts[0]) if len(parts) == _OWNER_PARTS - 1 else ""
     return f"{namespace}/{kind}/{parts[1]}" if kind else ""
 
