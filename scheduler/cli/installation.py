@@ -1,4 +1,4 @@
-"""Who leads, and why replicas do not run: the part of `kubestow check` about what is installed.
+"""The part of `kubestow check` about what is installed: who leads, and why replicas do not run.
 
 It reads the Lease, and the pods of its namespace. Who may not read them is told nothing.
 """

@@ -42,7 +42,7 @@ def ask(endpoint: Endpoint, key: str, query: Mapping[str, str]) -> OwnerPage:
         CommandError: the scheduler knows no such pod.
     """
     namespace, _, owner = key.partition("/")
-    about = {"namespace": namespace, "owner": key, "groups": str(MAX_LISTED)}
+    about = {"namespace": namespace, "owner": key, "placed": "1", "groups": str(MAX_LISTED)}
     page: WaitingPage = decoded(endpoint.get("/debug/waiting", about), WaitingPage)
     if not page.groups and not page.placed:
         kind, _, name = owner.partition("/")

@@ -44,8 +44,8 @@ _KEPT: Final = 1_000
 """Number of messages whose causes are kept."""
 _RECORDS: Final = 20
 """Number of pods or groups that one step makes records of."""
-_NODES: Final = 20
-"""Number of nodes whose pods one step looks through."""
+_PLACED: Final = 500
+"""Number of placed pods after which a step ends, with the node that it is at."""
 
 TEMPLATE_HASH: Final = "pod-template-hash"
 
@@ -83,10 +83,11 @@ class WaitingPages:
             query.get("cause", ""),
             tuple(query.get("words", "").lower().split()[:MAX_WORDS]),
         )
-        return await in_slices(self._page(selection, groups, limit), self._clock)
+        placed = bool(query.get("placed"))
+        return await in_slices(self._page(selection, groups, limit, placed=placed), self._clock)
 
     def _page(
-        self, selection: Selection, groups: int, limit: int
+        self, selection: Selection, groups: int, limit: int, *, placed: bool
     ) -> Generator[None, None, WaitingPage]:
         found: WaitingPods[QueuedPodInfo] = WaitingPods(selection)
         _, _, owner = selection.owner.partition("/")
@@ -103,11 +104,12 @@ class WaitingPages:
                     pods.append(WaitingPod(view, of, _cause(view.place, info)))
             yield
         explained: list[WaitingGroup] = []
-        for number, group in enumerate(found.groups(groups), 1):
+        for at, group in enumerate(found.groups(groups), 1):
             explained.append(self._group(group))
-            if number % _RECORDS == 0:
+            if at % _RECORDS == 0:
                 yield
-        placed = (yield from self._placed(selection.owner, kind)) if kind else None
+        # It looks at every pod of the cluster, which a page that is shown all the time need not.
+        number = (yield from self._placed(selection.owner, kind)) if placed and kind else None
         return WaitingPage(
             now=self._clock.now(),
             leading=self._leading(),
@@ -119,18 +121,19 @@ class WaitingPages:
             group_total=found.group_total,
             groups=explained,
             pods=pods,
-            placed=placed,
+            placed=number,
         )
 
     def _placed(self, owner: str, kind: str) -> Generator[None, None, int]:
         """Count the pods of an owner that have a node."""
         namespace, _, name = owner.partition("/")
-        found = 0
-        for number, pods in enumerate(self._on_nodes(), 1):
-            found += sum(
-                pod.metadata.namespace == namespace and owner_of(pod, kind) == name for pod in pods
-            )
-            if number % _NODES == 0:
+        found = seen = 0
+        for pods in self._on_nodes():
+            for pod in pods:
+                seen += 1
+                found += pod.metadata.namespace == namespace and owner_of(pod, kind) == name
+            if seen >= _PLACED:
+                seen = 0
                 yield
         return found
 

@@ -68,4 +68,4 @@ class WaitingPage(DebugPage, frozen=True, tag="WaitingList"):
     pods: list[WaitingPod]
     """Those of the selected pods that have waited longest, at most `?limit=`."""
     placed: int | None = None
-    """Pods of `?owner=` that have a node, or for which one was chosen; null without an owner."""
+    """With `?placed=1`: pods of `?owner=` that have a node, or for which one was chosen."""

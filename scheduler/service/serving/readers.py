@@ -46,10 +46,11 @@ from scheduler.explain.records.story import tell
 from scheduler.sanitizing.vocabulary import known_words_only
 
 PARAMETERS: Final = frozenset(
-    {"pod", "namespace", "nodes", "examples", "limit", "since", "groups", "owner", "cause", "words"}
-)
+    {"pod", "namespace", "nodes", "examples", "limit", "since", "groups", "owner", "cause", "words",
+     "placed"}
+)  # fmt: skip
 """The parameters that such a page gets. Another one could be used to guess names; `owner`, `cause`
-and `words` select among the pods of the namespace only."""
+and `words` select among the pods of the namespace only, and `placed` counts those of the owner."""
 
 MAX_OWN_PODS: Final = 1000
 """Pods of a page whose words are looked up: a millisecond of work."""

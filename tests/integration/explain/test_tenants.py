@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 
 import pytest
 
-from devtools.embedded_service import node, pod, until
+from devtools.embedded_service import PATIENCE_SECONDS, node, pod, until
 from simulator.objects import JsonObject
-from tests.integration.explain.conftest import NODE_TENANT, STRANGER, TENANT, Open, Site
+from tests.integration.explain.conftest import (
+    NODE_TENANT,
+    STRANGER,
+    TENANT,
+    CommandResult,
+    Open,
+    Site,
+)
 
 
 async def prepared(site: Site) -> None:
@@ -53,6 +61,27 @@ async def test_a_tenant_gets_answers_about_the_own_namespace_without_names_of_no
     (own,) = json.loads(queue.out)["pods"]
     assert (own["namespace"], own["name"], own["position"]) == ("team-a", "big", None)
     assert json.loads(queue.out)["statistics"]["unschedulable"] == 1
+
+
+async def test_a_tenant_asks_about_all_pods_of_an_owner(scheduling: Open) -> None:
+    async with scheduling() as site:
+        await prepared(site)
+        for namespace in ("team-a", "team-b"):
+            job = _of(pod("sort-0", gates=["quota"]), namespace)
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sort", "uid": "u"}
+            job["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+            site.cluster.create(job)
+
+        async def own() -> CommandResult:
+            return await site.query("explain", "job/sort", "-n", "team-a", token=TENANT)
+
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (shown := await own()).code:
+                pass
+        other = await site.query("explain", "job/sort", "-n", "team-b", token=TENANT)
+    assert shown.out.startswith("team-a/Job/sort: 1 pod, 0 have a node, 1 waits\n")
+    assert "secret-node" not in shown.out
+    assert (other.code, other.out) == (6, "")
 
 
 @pytest.mark.parametrize(

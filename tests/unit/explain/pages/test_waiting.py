@@ -151,9 +151,10 @@ async def test_pods_of_an_owner_that_have_a_node_are_counted() -> None:
         leading=lambda: True,
         on_nodes=lambda: placed,
     )
-    page = await pages.page(owner="default/Deployment/web")
+    page = await pages.page(owner="default/Deployment/web", placed="1")
     assert (page.selected, page.placed) == (1, 90)
-    assert (await pages.page()).placed is None
+    assert (await pages.page(owner="default/Deployment/web")).placed is None
+    assert (await pages.page(placed="1")).placed is None
 
 
 async def test_many_pods_are_counted_and_few_are_listed() -> None:
