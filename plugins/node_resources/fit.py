@@ -165,7 +165,7 @@ class NodeResourcesFit:
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeAmounts, rows: Rows) -> Codes:
         """Columnar form of `filter`."""
-        needs = self._needs(pod.signature.requests)
+        needs = self._needs(pod.interned.requests)
         if len(rows) <= FEW:
             return np.array(_masks(table, rows, needs), dtype=np.int32)
         index = selector(table, rows)
@@ -181,13 +181,13 @@ class NodeResourcesFit:
             codes |= needs.native_bits @ lacking
             unresolvable = lacking & (allocatable < needs.native)
             if unresolvable.nonzero()[0].size:
-                codes |= unresolvable.any(axis=0) * np.int32(_UNRESOLVABLE)
+                codes |= np.logical_or.reduce(unresolvable) * np.int32(_UNRESOLVABLE)
         for name, amount, bit, is_served in needs.scalars:
             capacity, used = amounts_in(table, name, index)
             short = capacity - used < amount
             if is_served:
                 short &= capacity > 0
-            if np.count_nonzero(short):
+            if short.nonzero()[0].size:
                 codes[short] |= bit
                 codes[short & (capacity < amount)] |= _UNRESOLVABLE
         return codes

@@ -18,6 +18,7 @@ import numpy as np
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources, node_allocatable
+from scheduler.api.signatures.signature import PodSignature
 from scheduler.cache.change_log import ChangeLog
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.indexes import ImageIndex, PortIndex
@@ -245,7 +246,7 @@ class NodeTable(NodeColumns):
     def replace_pod(self, old: Pod, new: Pod, row: int) -> None:
         """Replace the object of a counted pod; usage changes only if the signature did."""
         # Pods of one signature have the same priority and schedulerName.
-        alike = old.signature is new.signature
+        alike = old.interned is new.interned
         before, after = old.metadata, new.metadata
         relabelled = (
             not alike
@@ -318,7 +319,7 @@ class NodeTable(NodeColumns):
         self.bump("node_count")
 
     def _account(self, pod: Pod, row: int, sign: int) -> None:
-        signature = pod.signature
+        signature: PodSignature = pod.interned
         assigned: Resources = signature.assigned
         requested = self.requested
         requested[0, row] += sign * assigned.milli_cpu

@@ -162,7 +162,7 @@ class TermIndex:
 
     def add(self, pod: Pod, row: int) -> None:
         """Count the terms of a pod on a row."""
-        affinity = pod.signature.spec.affinity
+        affinity = pod.interned.spec.affinity
         if affinity is None or not _has_terms(affinity):
             return
         key = (pod.signature, pod.metadata.namespace)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from random import Random
 from typing import Final
 
@@ -36,7 +36,7 @@ SETTLE_TIMEOUT_SECONDS: Final = 5.0
 """For one GET. It is retried anyway, and another connection may work."""
 
 
-class BindOutcome(Enum):
+class BindOutcome(StrEnum):
     """The state of the pod after a bind request."""
 
     BOUND = "bound"

@@ -16,7 +16,8 @@ class Store(Generic[T]):
     """Objects by key: `namespace/name`, or name. An index by namespace appears on first use."""
 
     def __init__(self, resource: Resource[T]) -> None:
-        self._resource = resource
+        #: The resource of the objects.
+        self.resource = resource
         self._items: dict[str, T] = {}
         self._namespaces: dict[str, dict[str, T]] | None = None
         self._raw: dict[str, bytes] = {}
@@ -26,14 +27,10 @@ class Store(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    @property
-    def resource(self) -> Resource[T]:
-        """The resource of the objects."""
-        return self._resource
-
     def get(self, name: str, namespace: str = "") -> T | None:
         """Return one object, or None."""
-        return self._items.get(self._resource.key_of(namespace, name))
+        key = f"{namespace}/{name}" if self.resource.namespaced else name
+        return self._items.get(key)
 
     def list(self, namespace: str | None = None) -> Iterable[T]:
         """Return all objects, or those of one namespace; a view, valid until the next change."""
@@ -47,7 +44,7 @@ class Store(Generic[T]):
 
     def raw(self, name: str, namespace: str = "") -> bytes | None:
         """Return the JSON of one object as the server sent it, if it is kept."""
-        return self._raw.get(self._resource.key_of(namespace, name))
+        return self._raw.get(self.resource.key_of(namespace, name))
 
     def by_key(self, key: str) -> T | None:
         """Return one object by its key, or None."""

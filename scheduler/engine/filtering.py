@@ -117,7 +117,7 @@ class Filtering:
         rows = self._table.rows
         codes = self.codes_of(slot, state, pod, rows)
         column = None
-        if np.count_nonzero(codes):
+        if len(codes.nonzero()[0]):
             column = narrow_zeros(entry.capacity, codes)
             column[rows_index(rows)] = codes
         entry.codes[slot.index] = column
@@ -186,7 +186,7 @@ class Filtering:
             for number, column in reversed(columns):
                 first[column[rows] != 0] = number
             first[~valid[rows]] = NOT_A_NODE
-            if np.count_nonzero((rejected_by[rows] == 0) != (first == 0)):
+            if len(((rejected_by[rows] == 0) != (first == 0)).nonzero()[0]):
                 entry.feasible = None
             rejected_by[rows] = first
             return
@@ -251,11 +251,11 @@ class Filtering:
             if not len(rows):
                 continue
             codes = self.codes_of(slot, state, pod, rows)
-            if not np.count_nonzero(codes):
+            rejected = codes.nonzero()[0]
+            if not len(rejected):
                 continue
             if statuses is None:
                 statuses = NodeStatuses.of_entry(self._table.rows, entry)
-            rejected = np.flatnonzero(codes != 0)
             rows = rows[rejected]
             statuses.rejected_by[rows] = slot.index + 1
             column = np.zeros(entry.capacity, dtype=np.int32)

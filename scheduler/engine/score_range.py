@@ -10,8 +10,9 @@ def are_final(scores: Int64Column) -> bool:
     """Whether all scores are within the range."""
     if not len(scores):
         return True
-    lowest, highest = _range(scores)
-    return lowest >= MIN_NODE_SCORE and highest <= MAX_NODE_SCORE
+    return bool(
+        scores[scores.argmin()] >= MIN_NODE_SCORE and scores[scores.argmax()] <= MAX_NODE_SCORE
+    )
 
 
 def highest_score(plugin: str, scores: Int64Column) -> int:

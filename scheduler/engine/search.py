@@ -131,7 +131,8 @@ class Search:
             try:
                 if extenders is not None and not extenders.filters:
                     extenders = None
-                row = self._fitting_nominated_row(state, pod)
+                nominated = pod.status.nominated_node_name
+                row = self._fitting_nominated_row(state, pod) if nominated else None
                 if row is not None and (
                     extenders is None or await _passes(extenders, self._table.names[row])
                 ):
@@ -141,7 +142,8 @@ class Search:
                     return self._filter_nodes(state, pod, entry, pre_filtered, complete=complete)
                 return await self._filter_with_extenders(state, pod, entry, pre_filtered, extenders)
             finally:
-                self.filtering.report_scalar(state)
+                if self.filtering.scalar:
+                    self.filtering.report_scalar(state)
 
     def _filter_nodes(
         self,
@@ -168,7 +170,8 @@ class Search:
     def _entry(self, pod: Pod) -> CachedResult | None:
         if not self._reusable(pod):
             return None
-        key = pod.signature.id
+        # `interned` is `signature` without a call, here and elsewhere.
+        key = pod.interned.id
         entry = self.results.get(key, pod.metadata.uid)
         if entry is None or entry.capacity != self._table.capacity:
             entry = CachedResult(
@@ -206,7 +209,7 @@ class Search:
     def settle(self, pod: Pod) -> None:
         """Account for the memory of the signature's cached results; call once per attempt."""
         if self._reusable(pod):
-            self.results.settle(pod.signature.id)
+            self.results.settle(pod.interned.id)
 
     def forget(self, pod: Pod) -> None:
         """Drop the cached results of the pod's signature."""
@@ -382,8 +385,7 @@ class Search:
 
         See schedule_one.go: evaluateNominatedNode.
         """
-        name = pod.status.nominated_node_name
-        row = self._table.row_of(name) if name else None
+        row = self._table.row_of(pod.status.nominated_node_name)
         if row is None or (state.within is not None and row not in state.within):
             return None
         try:

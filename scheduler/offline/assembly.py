@@ -20,11 +20,12 @@ import msgspec
 
 from config import Configuration, FeatureGates
 from scheduler.api.pod import Pod
-from scheduler.client.binding import BOUND, BindResult
+from scheduler.client.binding import BOUND, BindResult, attempt_bind
 from scheduler.client.custom_resources import is_reference
 from scheduler.client.dispatcher import BindRequest, Dispatcher, DispatcherOptions
 from scheduler.client.errors import RequestError
 from scheduler.client.fence import OpenFence
+from scheduler.client.request_sender import PreSendCheck
 from scheduler.client.status_patch import PodStatusPatch
 from scheduler.engine.metrics import NoMetrics
 from scheduler.engine.plugin_calls import run_synchronously
@@ -167,17 +168,27 @@ class OfflineDispatcher(Dispatcher):
     async def _write_status(self, patch: PodStatusPatch) -> str:
         return self._server.write_status(patch)
 
-    async def _bind_once(self, pod: Pod, node_name: str, send: BindRequest) -> BindResult:
-        if self.closed:
-            return await super()._bind_once(pod, node_name, send)
-        result = await send()
-        if result is BOUND:
-            return BOUND
+    async def bind(
+        self,
+        pod: Pod,
+        node_name: str,
+        annotations: dict[str, str] | None = None,
+        precondition: PreSendCheck | None = None,
+        *,
+        send: BindRequest | None = None,
+    ) -> BindResult:
+        """Bind at once; only what fails, or must wait, goes the way of the service."""
+        if send is None and not (
+            self._closed or self._pending or self._blocked or self._in_flight or self._patched
+        ):
+            result = await attempt_bind(self._client, pod, node_name, annotations, precondition)
+            if result is BOUND:
+                return BOUND
 
-        async def sent() -> BindResult | RequestError:
-            return result
+            async def send() -> BindResult | RequestError:
+                return result
 
-        return await super()._bind_once(pod, node_name, sent)
+        return await super().bind(pod, node_name, annotations, precondition, send=send)
 
 
 class OfflineBackground(BackgroundTasks):

@@ -17,7 +17,6 @@ from functools import partial
 from inspect import iscoroutinefunction
 from types import coroutine
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from scheduler.engine import Attempt, Engine, Framework
 from scheduler.offline.virtual_time import Step, Timer, VirtualLoop
@@ -60,8 +59,8 @@ class DirectLoop:
         #: While pods are attempted, and whether something called for another step meanwhile.
         self._attempting = self._woken = False
         self._timer: Timer | None = None
-        #: Whether the Bind and PostBind plugins of a profile can be called outside of a task.
-        self._callable: WeakKeyDictionary[Framework, bool] = WeakKeyDictionary()
+        #: Profiles of which the Bind and PostBind plugins can be called outside of a task.
+        self._callable: set[Framework] = set()
         #: Binding cycles that wait.
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -111,7 +110,9 @@ class DirectLoop:
                 break
             for attempt in self._cycles.schedule_next(info):
                 self._binding.under_way[attempt.info.uid] = attempt
-                if attempt.waiting is None and self._needs_no_task(attempt.framework):
+                if attempt.waiting is None and (
+                    attempt.framework in self._callable or self._needs_no_task(attempt.framework)
+                ):
                     prompt.append(attempt)
                 else:
                     self._go_on(attempt, self._binding.run(attempt))
@@ -150,15 +151,14 @@ class DirectLoop:
 
         A coroutine of a plugin may do what works in a task only, such as limiting its time.
         """
-        known = self._callable.get(framework)
-        if known is None:
-            calls = [
-                *(each.bind for each in framework.bind if each.name != DEFAULT_BINDER),
-                *(each.post_bind for each in framework.post_bind),
-            ]
-            known = not any(map(iscoroutinefunction, calls))
-            self._callable[framework] = known
-        return known
+        calls = [
+            *(each.bind for each in framework.bind if each.name != DEFAULT_BINDER),
+            *(each.post_bind for each in framework.post_bind),
+        ]
+        if any(map(iscoroutinefunction, calls)):
+            return False
+        self._callable.add(framework)
+        return True
 
 
 async def _continued(cycle: Coroutine[Any, Any, None], awaited: Any) -> None:

@@ -413,7 +413,7 @@ class World(Asking):
         """Add or replace a typed object. Raises QuantityError."""
         checked(resource, item)
         if resource is PODS:
-            self._added.setdefault(item.metadata.uid, self.now)
+            self._added.setdefault(item.metadata.uid, self._assembly.loop.seconds)
         self._tables.put(resource.plural, item)
 
     def _runs(self, uid: str, seconds: float) -> None:
@@ -425,10 +425,11 @@ class World(Asking):
         self._tables.remove(resource.plural, item)
 
     def _bound(self, pod: Pod) -> None:
-        uid, key = pod.uid, pod.key
+        uid = pod.metadata.uid
         attempt = self._assembly.scheduling.binding.under_way[uid]
         assert attempt.result is not None
-        self._last_change = now = self.now
+        key = attempt.info.key
+        self._last_change = now = self._assembly.loop.seconds
         self._placed.append(
             Placement(
                 key,

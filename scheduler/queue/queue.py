@@ -42,6 +42,7 @@ from scheduler.queue.wakeups import DUE_NOW, UNKNOWN_EVENTS
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 REQUEUE_AFTER: Final = "RequeueAfter"
+_POD_ADD: Final = UNSCHEDULED_POD_ADD.label
 
 
 class AlreadyQueuedError(ValueError):
@@ -68,7 +69,7 @@ class SchedulingQueue(QueueSnapshots):
         if known is not None:
             self.update(known.pod, pod)
         else:
-            self._queue_new(pod, UNSCHEDULED_POD_ADD.label)
+            self._queue_new(pod, _POD_ADD)
 
     def update(self, old: Pod | None, new: Pod) -> None:
         """Replace the object of a pending pod, and requeue the pod if a hint returns Queue."""
@@ -86,7 +87,7 @@ class SchedulingQueue(QueueSnapshots):
         elif queued is not None:
             self._update_queued(queued, old or queued.pod, new)
         else:
-            self._queue_new(new, UNSCHEDULED_POD_ADD.label)
+            self._queue_new(new, _POD_ADD)
 
     def delete(self, pod: Pod) -> None:
         """Forget a pod that was deleted or bound. A running attempt calls `done` itself."""
@@ -410,9 +411,11 @@ class SchedulingQueue(QueueSnapshots):
 
     def next_wakeup(self) -> float | None:
         """Return the wall clock time at which `run_due` has work; None when never."""
-        self._clock.now()  # Detects a jump back, which shifts the times below.
+        timed = self._sub_queues.inactive or self._wakeups.backlog
+        if timed or self._retry_suppressor.due is not None:
+            self._clock.now()  # Detects a jump back, which shifts the times below.
         wakeup = self._retry_suppressor.due
-        if self._sub_queues.inactive or self._wakeups.backlog:
+        if timed:
             for due in (
                 self._sub_queues.next_due(),
                 self._timetable.next(self._sub_queues.unschedulable),
@@ -430,7 +433,9 @@ class SchedulingQueue(QueueSnapshots):
             self._wakeups.resume()
         if self._sub_queues.backing_off:
             self.flush_backoff_completed()
-        if self._retry_suppressor.start_round_if_due(now):
+        if self._retry_suppressor.due is not None and self._retry_suppressor.start_round_if_due(
+            now
+        ):
             self._release_suppressed()
         due = self._sub_queues.next_due() if self._sub_queues.inactive else None
         if due is not None and due <= now:

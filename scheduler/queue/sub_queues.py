@@ -175,7 +175,9 @@ class SubQueues:
         With `early`, a pod in backoff is popped when none is active, unless its retry is suppressed
         (KEP-5142: pop pod from backoffQ when activeQ is empty).
         """
-        if len(self._states) == self.inactive and not (early and self.backoff.poppable):
+        if len(self._states) == self.inactive and not (
+            early and self.backing_off and self.backoff.poppable
+        ):
             # No pod is active.
             self.active.pop_again = False
             return None

@@ -82,11 +82,12 @@ class ServiceApiWriter(ApiReads):
             None if annotations is None else dict(annotations),
             precondition=None if precondition is None else partial(precondition, pod),
         )
-        self._metrics.bind_outcome(result.outcome.value)
-        if result.bound:
+        outcome = result.outcome
+        self._metrics.bind_outcome(outcome)
+        if outcome is BindOutcome.BOUND:
             return None
-        if result.outcome in (BindOutcome.GONE, BindOutcome.ELSEWHERE):
-            return error(PodMovedOnError(f"pod {pod.key}: {result.outcome.value}"))
+        if outcome in (BindOutcome.GONE, BindOutcome.ELSEWHERE):
+            return error(PodMovedOnError(f"pod {pod.key}: {outcome}"))
         return error(result.error if result.error is not None else f"pod {pod.key} is not bound")
 
     async def create(self, plural: str, namespace: str, body: Mapping[str, Any]) -> Any:

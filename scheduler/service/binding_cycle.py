@@ -363,7 +363,7 @@ class BindingCycle:
         status: Status | None = SKIP
         if self.extenders is not None:
             status = await self.extenders.bind(attempt.pod, attempt.node_name)
-        if status is not None and status.skip:
+        if status is SKIP or (status is not None and status.skip):
             status = await self._run_bind_plugins(attempt)
         self._observe("Bind", status, attempt, started)
         return status
@@ -371,10 +371,15 @@ class BindingCycle:
     async def _run_bind_plugins(self, attempt: Attempt) -> Status | None:
         """Return the status of the first plugin that does not skip."""
         for plugin in attempt.framework.bind:
-            with CallErrors(BIND, plugin):
+            # As `CallErrors`, of which the calls are saved here.
+            try:
                 status = status_or_none(
                     await _maybe_await(plugin.bind(attempt.state, attempt.pod, attempt.node_name))
                 )
+            except AttemptError:
+                raise
+            except Exception as error:
+                raise BIND.failed(plugin.name, error, error) from error
             if status is None or status.success or status.rejected:
                 return status
             if isinstance(status.error, PodMovedOnError):
@@ -427,7 +432,8 @@ class BindingCycle:
         score = self._decisions.bound(attempt, now)
         self._failures.log.placed(attempt, score, seconds)
         self._subscriptions.publish_bind(pod, node_name)
-        self._failures.activate_pods_of(attempt)
+        if attempt.state.pods_to_activate:
+            self._failures.activate_pods_of(attempt)
 
     def failed(self, attempt: Attempt, failure: Failure) -> None:
         """Undo assumption and reservations, and requeue the pod."""

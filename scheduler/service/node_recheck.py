@@ -44,7 +44,7 @@ class NodeRecheck:
 
     def check(self, engine: Engine, attempt: Attempt) -> Failure | None:
         """Return why a pod no longer fits on its node; None if nobody else changed that."""
-        if not engine.changed_by_others(attempt):
+        if engine.cache.external_changes == attempt.seen or not engine.changed_by_others(attempt):
             return None
         failure = engine.recheck(attempt)
         self._metrics.node_recheck(fits=failure is None)

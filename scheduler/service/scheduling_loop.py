@@ -92,7 +92,7 @@ class SchedulingLoop:
         self._released.set()
         queue.signals.on_ready = wake.set
         queue.signals.on_timer = wake.set
-        for work in self._all_timed():
+        for work in (*self._groups.timed, *self._timed):
             work.on_timer = wake.set
 
     def pause(self, begins: bool) -> None:
@@ -191,7 +191,7 @@ class SchedulingLoop:
 
     def run_timed(self) -> None:
         """Do all timed work that is due, of waiting groups and of plugins."""
-        for work in self._all_timed():
+        for work in (*self._groups.timed, *self._timed):
             due = work.next_due()
             if due is not None and due <= self._clock.monotonic():
                 try:
@@ -227,7 +227,10 @@ class SchedulingLoop:
 
         Returns the attempts whose binding cycles are next.
         """
-        return self._schedule(info, self._group_of(info))
+        if self._engine.grouping:
+            return self._schedule(info, self._groups.group_of(info))
+        attempt = self.schedule(info)
+        return () if attempt is None else (attempt,)
 
     def _group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         return self._groups.group_of(info) if self._engine.grouping else None
@@ -423,7 +426,8 @@ class SchedulingLoop:
                 victims = map(self._failures.pod, attempt.failure.victims)
                 self._groups.pods_evicted(attempt.info, [each for each in victims if each])
             return None
-        self._failures.activate_pods_of(attempt)
+        if attempt.state.pods_to_activate:
+            self._failures.activate_pods_of(attempt)
         return attempt
 
     def _charge(self, attempt: Attempt) -> None:
@@ -435,9 +439,6 @@ class SchedulingLoop:
                 pod=attempt.pod.key,
                 seconds=round(attempt.cost, 3),
             )
-
-    def _all_timed(self) -> tuple[TimedWork, ...]:
-        return (*self._groups.timed, *self._timed)
 
     async def _sleep(self) -> None:
         if self._wake.is_set():
@@ -457,7 +458,7 @@ class SchedulingLoop:
         wakeup = self._queue.next_wakeup()
         delay = self.max_sleep if wakeup is None else wakeup - self._clock.now()
         first = None
-        for work in self._all_timed():
+        for work in (*self._groups.timed, *self._timed):
             due = work.next_due()
             if due is not None and (first is None or due < first):
                 first = due

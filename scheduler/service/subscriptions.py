@@ -107,7 +107,8 @@ class SubscriptionBoard:
 
     def publish_bind(self, pod: Pod, node_name: str) -> None:
         """Call the subscribers to bindings."""
-        _publish(self._binds, pod, node_name)
+        if self._binds:
+            _publish(self._binds, pod, node_name)
 
     def publish_synced(self) -> None:
         """Call the subscribers to the end of the first lists."""
