@@ -17,10 +17,10 @@ import numpy as np
 
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod
-from scheduler.api.requests import Resources, node_allocatable
+from scheduler.api.requests import Resources
 from scheduler.api.signatures.signature import PodSignature
 from scheduler.cache.change_log import ChangeLog
-from scheduler.cache.columns import NodeColumns
+from scheduler.cache.columns import NO_FEATURES, NodeColumns
 from scheduler.cache.indexes import ImageIndex, PortIndex
 from scheduler.cache.interning import LabelColumn, TaintSets
 from scheduler.cache.label_columns import LabelColumns
@@ -28,6 +28,7 @@ from scheduler.cache.node_changes import UNGROUPED, changed_groups, ungrouped_ch
 from scheduler.cache.node_info import NodeView
 from scheduler.cache.priority_usage import PriorityUsage
 from scheduler.cache.selector_counts import SelectorCounts
+from scheduler.cache.shared_nodes import SharedNodes
 from scheduler.cache.term_index import TermIndex
 from scheduler.framework.nodes import (
     Columns,
@@ -62,6 +63,7 @@ class NodeTable(NodeColumns):
         self.bumps = 0
         self.node_count = 0
         self._labels = LabelColumns(self.capacity)
+        self._shared = SharedNodes()
         self.terms = TermIndex(self.capacity, self._labels)
         # Documented in `NodeTableView`. Not wrapped in methods for speed; every cycle calls some.
         self.pod_counts = self.selector_counts.counts
@@ -177,7 +179,8 @@ class NodeTable(NodeColumns):
         changed = _EVERYTHING if old is None else changed_groups(old, node)
         # All that can raise comes first: a half-written node would stay so, because its next update
         # is compared with the object stored here.
-        amounts = node_allocatable(node) if changed & Columns.ALLOCATABLE else None
+        amounts = self._shared.allocatable(node) if changed & Columns.ALLOCATABLE else None
+        self._shared.share_capacity(node)
         row = self._take_row(node.name) if known is None else known
         self.nodes[row] = node
         if amounts is not None:
@@ -195,7 +198,9 @@ class NodeTable(NodeColumns):
             changed |= Columns.IMAGES
             self.bump("images")
         if changed & Columns.FEATURES:
-            self.declared_features[row] = frozenset(node.status.declared_features)
+            features = node.status.declared_features
+            # Empty ones are objects of their own as well.
+            self.declared_features[row] = frozenset(features) if features else NO_FEATURES
         if old is None:
             self.valid[row] = True
             self._count_nodes(1)

@@ -24,6 +24,7 @@ from typing import Final, cast
 import msgspec
 
 from scheduler.api import packed_labels
+from scheduler.api.meta import ResourceList
 from scheduler.api.packed_labels import PackedLabels, SharedLabels
 from scheduler.api.pod import Pod, PodSpec
 from scheduler.api.requests import is_resize_infeasible, limits_differ
@@ -48,6 +49,9 @@ _BYTES_PER_SIGNATURE: Final = 2_000
 
 MAX_LISTED: Final = 64
 """Finalizers that a pod keeps, and owners with which it keeps those that are no controllers."""
+
+_NONE_ALLOCATED: Final[ResourceList] = {}
+"""Instead of an empty dict for each pod."""
 
 _IDS: Final = itertools.count(1)
 """Shared by all interners of the process, so that ids are unique across them."""
@@ -261,11 +265,21 @@ def _share(pod: Pod, entry: _Entry, labels: SharedLabels) -> None:
     if not (signature.resize or limits_differ(pod) or is_resize_infeasible(pod)):
         status.container_statuses = ()
         status.init_container_statuses = ()
+    # Many things happen to many pods in the same second.
+    meta.creation_timestamp = _interned(meta.creation_timestamp)
+    status.start_time = _interned(status.start_time)
+    if not status.allocated_resources:
+        status.allocated_resources = _NONE_ALLOCATED
     status.phase = sys.intern(status.phase)
     for each in status.conditions:
         each.type = sys.intern(each.type)
         each.status = sys.intern(each.status)
         each.reason = sys.intern(each.reason)
+        each.last_transition_time = _interned(each.last_transition_time)
+
+
+def _interned(text: str | None) -> str | None:
+    return None if text is None else sys.intern(text)
 
 
 def _share_spec(spec: PodSpec, shared: PodSpec, *, pinned: bool) -> None:

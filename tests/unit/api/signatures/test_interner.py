@@ -158,8 +158,18 @@ def test_siblings_share_the_heavy_parts_and_keep_what_is_theirs() -> None:
                 "affinity": {"podAffinity": {}},
                 "volumes": [{"name": f"token-{number}"}],
             },
-            metadata={"name": f"p{number}", "labels": {"app": "x"}, "ownerReferences": [owner]},
-            status={"containerStatuses": echo, "phase": "Running"},
+            metadata={
+                "name": f"p{number}",
+                "labels": {"app": "x"},
+                "ownerReferences": [owner],
+                "creationTimestamp": f"2026-01-01T00:00:{number // 10:02}Z",
+            },
+            status={
+                "containerStatuses": echo,
+                "phase": "Running",
+                "startTime": f"{number}",
+                "conditions": [{"type": "Ready", "lastTransitionTime": f"2026-{number // 10:02}"}],
+            },
         )
 
     signatures = PodSignatures()
@@ -170,6 +180,13 @@ def test_siblings_share_the_heavy_parts_and_keep_what_is_theirs() -> None:
         assert getattr(first.spec, part) is getattr(second.spec, part)
     assert first.metadata.labels is second.metadata.labels
     assert first.metadata.owner_references is second.metadata.owner_references
+    assert first.metadata.creation_timestamp is second.metadata.creation_timestamp
+    for name in ("type", "last_transition_time"):
+        assert getattr(first.status.conditions[0], name) is getattr(
+            second.status.conditions[0], name
+        )
+    assert first.status.allocated_resources is second.status.allocated_resources
+    assert (first.status.start_time, second.status.start_time) == ("1", "2")
     assert second.status.container_statuses == ()
     assert (second.metadata.name, second.spec.node_name) == ("p2", "n2")
     assert [each.name for each in second.spec.scheduling_gates] == ["g2"]
