@@ -123,7 +123,7 @@ class CachedResult:
     def feasible_within(self, within: Rows | None) -> Rows:
         """Return the feasible rows among `within` (None: all rows), ascending."""
         if within is None:
-            return self.feasible_rows()
+            return self.feasible_rows() if self.feasible is None else self.feasible
         found: Rows = within[self.rejected_by[within] == 0]
         return found
 

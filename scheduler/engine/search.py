@@ -237,8 +237,9 @@ class Search:
         if statuses is None and complete and not len(nominated):
             rows = entry.feasible_within(state.within)
             if len(rows):
-                rejected = self._candidates(state) - len(rows)
-                return FeasibleNodes(rows, entry, state.within is None, rejected)
+                within = state.within
+                count = self._table.node_count if within is None else len(within)
+                return FeasibleNodes(rows, entry, within is None, count - len(rows))
         if statuses is None:
             statuses = NodeStatuses.of_entry(self._table.rows, entry)
         if state.within is not None:

@@ -83,7 +83,8 @@ class QueuedPodInfo(msgspec.Struct, eq=False, weakref=True):
     key: str = ""
 
     def __post_init__(self) -> None:
-        self.uid, self.key = self.pod.metadata.uid, self.pod.key
+        metadata = self.pod.metadata
+        self.uid, self.key = metadata.uid, f"{metadata.namespace}/{metadata.name}"
 
     def memory(self) -> dict[str, object]:
         """Return `plugin_memory`, created on first use."""

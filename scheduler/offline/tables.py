@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +19,11 @@ from scheduler.client.kinds import BUILT_IN, Kinds
 from scheduler.client.resources import Resource
 from scheduler.client.store import Store
 from scheduler.offline.pod_store import PodStore
+
+# A member of an enumeration is found by a slow search of its class.
+_ADDED: Final = DeltaType.ADDED
+_DELETED: Final = DeltaType.DELETED
+_MODIFIED: Final = DeltaType.MODIFIED
 
 Handlers = Mapping[str, Callable[[Sequence[Delta[Any]]], None]]
 """The receivers of the changes of each resource, by plural."""
@@ -77,12 +82,12 @@ class Tables:
         item.metadata = msgspec.structs.replace(item.metadata, resource_version=str(self._version))
         store.put(key, item)
         if old is None:
-            self._note(plural, Delta(DeltaType.ADDED, item))
+            self._note(plural, Delta(_ADDED, item))
         elif old.metadata.uid != item.metadata.uid:
-            self._note(plural, Delta(DeltaType.DELETED, old, old))
-            self._note(plural, Delta(DeltaType.ADDED, item))
+            self._note(plural, Delta(_DELETED, old, old))
+            self._note(plural, Delta(_ADDED, item))
         else:
-            self._note(plural, Delta(DeltaType.MODIFIED, item, old))
+            self._note(plural, Delta(_MODIFIED, item, old))
 
     def remove(self, plural: str, item: Any, *, keep: bool = False) -> None:
         """Remove an object that is stored; `keep` as for `put`."""
@@ -91,7 +96,7 @@ class Tables:
         if self._before is not None:
             self._before.setdefault((plural, key), item)
         store.remove(key)
-        self._note(plural, Delta(DeltaType.DELETED, item, item))
+        self._note(plural, Delta(_DELETED, item, item))
         if plural == "pods" and not keep:
             self.signatures.release(item)
 

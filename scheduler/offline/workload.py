@@ -43,14 +43,15 @@ class Workload:
         waiting.reverse()
 
         def arrive() -> None:
-            while waiting and waiting[-1].time <= self._agenda.now:
-                self._arrive(waiting.pop())
+            now = self._agenda.now
+            while waiting and waiting[-1].time <= now:
+                self._arrive(waiting.pop(), now)
             if waiting:
                 self._agenda.at(waiting[-1].time, arrive)
 
         self._agenda.at(waiting[-1].time, arrive)
 
-    def _arrive(self, arrival: Arrival) -> None:
+    def _arrive(self, arrival: Arrival, now: float) -> None:
         world, template = self._world, self._template(arrival.pod)
         metadata = template.metadata
         name, namespace = arrival.name or metadata.name, metadata.namespace
@@ -72,8 +73,7 @@ class Workload:
                 self._durations[uid] = arrival.duration
             if arrival.patience is not None:
                 give_up = partial(self._give_up, free, namespace, uid)
-                due = self._agenda.now + arrival.patience
-                self._patience[uid] = self._agenda.at(due, give_up)
+                self._patience[uid] = self._agenda.at(now + arrival.patience, give_up)
 
     def runs(self, uid: str, seconds: float) -> None:
         """Let a pod end so long after it is bound."""

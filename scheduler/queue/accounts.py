@@ -92,7 +92,7 @@ class NamespaceAccounts:
             if self._groups_until > self._monotonic():
                 return {*self.namespaces_over_limit(), GROUPS}
             self._groups_until = -math.inf
-        return self.namespaces_over_limit()
+        return self.namespaces_over_limit() if self._over else ()
 
     def namespaces_over_limit(self) -> Collection[str]:
         """Return the namespaces among `over_limit`."""

@@ -65,7 +65,7 @@ class SchedulingQueue(QueueSnapshots):
 
     def add(self, pod: Pod) -> None:
         """Queue a new pending pod. A known pod is updated instead."""
-        known = self._sub_queues.by_name(pod.key) or self._in_flight.get(pod.uid)
+        known = self._sub_queues.by_name(pod.key) or self._in_flight.get(pod.metadata.uid)
         if known is not None:
             self.update(known.pod, pod)
         else:

@@ -21,7 +21,12 @@ from scheduler.queue.unschedulable_pods import RequiredKeys, UnschedulablePods
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
 
 
-UNSCHEDULABLE_STATES: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
+# A member of an enumeration is found by a slow search of its class.
+_ACTIVE: Final = QueueState.ACTIVE
+_BACKOFF: Final = QueueState.BACKOFF
+_UNSCHEDULABLE: Final = QueueState.UNSCHEDULABLE
+_GATED: Final = QueueState.GATED
+UNSCHEDULABLE_STATES: Final = (_UNSCHEDULABLE, _GATED)
 
 
 class SubQueues:
@@ -39,10 +44,10 @@ class SubQueues:
         self.backoff = BackoffQueue(policy, sort_key)
         self.unschedulable = UnschedulablePods(required_keys)
         self._by_state: Mapping[QueueState, ActiveQueue | BackoffQueue | UnschedulablePods] = {
-            QueueState.ACTIVE: self.active,
-            QueueState.BACKOFF: self.backoff,
-            QueueState.UNSCHEDULABLE: self.unschedulable,
-            QueueState.GATED: self.unschedulable,
+            _ACTIVE: self.active,
+            _BACKOFF: self.backoff,
+            _UNSCHEDULABLE: self.unschedulable,
+            _GATED: self.unschedulable,
         }
         self._policy = policy
         self._metrics = metrics
@@ -82,12 +87,12 @@ class SubQueues:
     def to_active(self, info: QueuedPodInfo, event: str) -> None:
         """Move a pod to the active queue from any state. Raises the exceptions of QueueSort."""
         self.active.add(info)
-        self._moved(info, QueueState.ACTIVE, event)
+        self._moved(info, _ACTIVE, event)
 
     def to_backoff(self, info: QueuedPodInfo, event: str) -> None:
         """Move an unschedulable or new pod to backoff. Raises the exceptions of QueueSort."""
         self.backoff.add(info)
-        self._moved(info, QueueState.BACKOFF, event)
+        self._moved(info, _BACKOFF, event)
 
     def to_unschedulable(self, info: QueuedPodInfo, event: str) -> None:
         """Move a pod to the unschedulable pods, or re-index it there after a change."""
@@ -97,7 +102,7 @@ class SubQueues:
             self._retries.remove(info.uid)
         else:
             self._retries.push(info.uid, due, info)
-        self._moved(info, QueueState.GATED if info.gated else QueueState.UNSCHEDULABLE, event)
+        self._moved(info, _GATED if info.gated else _UNSCHEDULABLE, event)
 
     def retry_time(self, info: QueuedPodInfo) -> float | None:
         """Return when an unschedulable pod is retried without an event, considering backoff."""
@@ -129,9 +134,9 @@ class SubQueues:
     def refresh(self, info: QueuedPodInfo) -> None:
         """Reorder a queued pod after its record changed. Raises the exceptions of QueueSort."""
         state = self._states[info.uid]
-        if state is QueueState.ACTIVE:
+        if state is _ACTIVE:
             self.active.add(info)
-        elif state is QueueState.BACKOFF:
+        elif state is _BACKOFF:
             self.backoff.update(info)
         else:
             self.to_unschedulable(info, "")
@@ -183,15 +188,15 @@ class SubQueues:
             return None
         info = self.active.pop()
         if info is not None:
-            self._left(info, QueueState.ACTIVE)
+            self._left(info, _ACTIVE)
             info.popped_early = False
         elif self.active.pop_again or self.active.held_groups:
             # Members of held groups must not be popped from backoff either.
             return None
         elif early and (info := self.backoff.pop_early(suppressor)) is not None:
-            self._left(info, QueueState.BACKOFF)
+            self._left(info, _BACKOFF)
             info.popped_early = True
-            self._metrics.incoming_pods(QueueState.ACTIVE, POP_FROM_BACKOFF)
+            self._metrics.incoming_pods(_ACTIVE, POP_FROM_BACKOFF)
         return info
 
     def violations(self) -> list[str]:
@@ -199,11 +204,10 @@ class SubQueues:
         found = (
             self.active.violations() + self.backoff.violations() + self.unschedulable.violations()
         )
-        actual = [(info.uid, QueueState.ACTIVE) for info in self.active]
-        actual += [(info.uid, QueueState.BACKOFF) for info in self.backoff]
+        actual = [(info.uid, _ACTIVE) for info in self.active]
+        actual += [(info.uid, _BACKOFF) for info in self.backoff]
         actual += [
-            (info.uid, QueueState.GATED if info.gated else QueueState.UNSCHEDULABLE)
-            for info in self.unschedulable
+            (info.uid, _GATED if info.gated else _UNSCHEDULABLE) for info in self.unschedulable
         ]
         found += [f"retry times: {text}" for text in self._retries.violations()]
         timed = {info.uid for info in self.unschedulable if info.requeue_at is not None}
@@ -232,26 +236,26 @@ class SubQueues:
         if before is state:
             return
         self._states[uid] = state
-        self.inactive += state is not QueueState.ACTIVE
-        self.backing_off += state is QueueState.BACKOFF
+        self.inactive += state is not _ACTIVE
+        self.backing_off += state is _BACKOFF
         self._metrics.pending_pods(state, 1)
         if before is None:
             self._names[info.key] = info
         else:
-            self.inactive -= before is not QueueState.ACTIVE
-            self.backing_off -= before is QueueState.BACKOFF
+            self.inactive -= before is not _ACTIVE
+            self.backing_off -= before is _BACKOFF
             self._metrics.pending_pods(before, -1)
             if state in UNSCHEDULABLE_STATES and before in UNSCHEDULABLE_STATES:
                 return
             self._take(before, uid)
-        queue = QueueState.UNSCHEDULABLE if state is QueueState.GATED else state
+        queue = _UNSCHEDULABLE if state is _GATED else state
         self._metrics.incoming_pods(queue, event)
 
     def _left(self, info: QueuedPodInfo, state: QueueState) -> None:
         del self._states[info.uid]
         del self._names[info.key]
-        self.inactive -= state is not QueueState.ACTIVE
-        self.backing_off -= state is QueueState.BACKOFF
+        self.inactive -= state is not _ACTIVE
+        self.backing_off -= state is _BACKOFF
         self._metrics.pending_pods(state, -1)
 
     def _take(self, state: QueueState, uid: str) -> None:

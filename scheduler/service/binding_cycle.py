@@ -231,7 +231,8 @@ class BindingCycle:
         finally:
             changed = None if self._recheck is None else self._recheck.end(attempt)
         if status is None or status.success:
-            await self._post_bind(attempt)
+            if attempt.framework.post_bind:
+                await self._post_bind(attempt)
             return None
         if changed is not None:
             return changed

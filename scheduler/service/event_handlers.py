@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -36,6 +36,9 @@ from scheduler.service.rejected_pods import RejectedPods
 from scheduler.service.subscriptions import SubscriptionBoard
 
 _log = structlog.get_logger(__name__)
+
+_DELETED: Final = DeltaType.DELETED
+"""A member of an enumeration is found by a slow search of its class."""
 
 
 class EventHandlers:
@@ -194,7 +197,7 @@ class EventHandlers:
     # -- pods ------------------------------------------------------------------------------------
 
     def _pod(self, delta: Delta[Pod]) -> str:
-        if delta.type is DeltaType.DELETED:
+        if delta.type is _DELETED:
             return self._pod_deleted(delta.object)
         new, old = delta.object, delta.old
         if old is None:
@@ -300,7 +303,7 @@ class EventHandlers:
 
     def _node(self, delta: Delta[Node]) -> str:
         node = delta.object
-        if delta.type is DeltaType.DELETED:
+        if delta.type is _DELETED:
             self._move(NODE_DELETE, node, None)
             self._cache.remove_node(node.name)
             if self._rejected is not None:
@@ -346,7 +349,7 @@ def _at_most(priority: int) -> Callable[[Pod], bool]:
 
 
 def _old_and_new(delta: Delta[Any]) -> tuple[Any | None, Any | None]:
-    if delta.type is DeltaType.DELETED:
+    if delta.type is _DELETED:
         return delta.object, None
     return delta.old, delta.object
 
@@ -354,7 +357,7 @@ def _old_and_new(delta: Delta[Any]) -> tuple[Any | None, Any | None]:
 def _general_event(resource: str, change: DeltaType, actions: ActionType) -> ClusterEvent | None:
     if not actions:
         return None
-    if change is DeltaType.DELETED:
+    if change is _DELETED:
         wanted = ActionType.DELETE
     else:
         wanted = ActionType.ADD if change is DeltaType.ADDED else ActionType.UPDATE

@@ -405,7 +405,7 @@ class SchedulingLoop:
 
     def _skip(self, info: QueuedPodInfo, pod: Pod) -> bool:
         """Whether the pod needs no scheduling; if so, remove it from the queue."""
-        if pod.terminating:
+        if pod.metadata.deletion_timestamp is not None:
             note = f"skip schedule deleting pod: {pod.key}"
             self._events.record(pod, "Warning", EVENT_FAILED_SCHEDULING, ACTION_SCHEDULING, note)
         elif not self._engine.cache.is_assumed(info.uid) and (

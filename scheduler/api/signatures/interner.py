@@ -166,8 +166,9 @@ class PodSignatures:
         The copy has the same spec, labels, namespace and owner. Does as `intern`, without finding
         out again which pods it is like.
         """
-        entry, labels = self._by_id.get(pod.signature.id), cast("object", pod.metadata.labels)
-        if isinstance(labels, PackedLabels):
+        entry = self._by_id.get(pod.interned.id)
+        labels: object = pod.metadata.labels
+        if type(labels) is PackedLabels:
             # References to these are counted as well.
             plain = dict(labels.items())
             pod.metadata, entry = msgspec.structs.replace(pod.metadata, labels=plain), None
@@ -184,14 +185,14 @@ class PodSignatures:
 
         Raises `UnbalancedReleaseError` if the signature's references are all given back already.
         """
-        signature = pod.signature
+        signature: PodSignature = pod.signature
         entry = self._by_id.get(signature.id)
         if entry is None or entry.signature is not signature or not entry.references:
             msg = f"pod {pod.key}: {signature!r} was released more often than it was interned here"
             raise UnbalancedReleaseError(msg)
         entry.references -= 1
         labels: object = pod.metadata.labels
-        if isinstance(labels, PackedLabels):
+        if type(labels) is PackedLabels:
             self._shared_labels.give_back(labels)
         if not entry.references:
             # The next pod brings its own labels; these may be far larger than the signature.
