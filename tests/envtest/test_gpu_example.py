@@ -89,6 +89,13 @@ class Churn:
         amounts = {"cpu": "10m", UNITS: str(units)}
         self._work.pod(name, container={"resources": {"requests": amounts, "limits": amounts}})
 
+    def arrive_slowly(self, count: int) -> None:
+        """Create pods while a scheduler runs, which has to place them before most of them end."""
+        for number in range(count):
+            if number % 5 == 0:
+                until(self.settled, "every pod has a node or was rejected")
+            self.arrive()
+
     def end(self, name: str) -> None:
         """Let a pod end as a container would, or be deleted at once."""
         del self.alive[name]
@@ -126,15 +133,13 @@ def test_no_gpu_is_oversold_when_pods_end_and_the_scheduler_is_killed(
         work.follow()
         churn = Churn(work, seed=len(policy))
         process = started(1)
-        for _ in range(25):
-            churn.arrive()
+        churn.arrive_slowly(25)
         # Bindings of the last arrivals are under way, most likely.
         process.kill()
         for _ in range(10):
             churn.arrive()
         process = started(2)
-        for _ in range(15):
-            churn.arrive()
+        churn.arrive_slowly(15)
         process.stop()
         assert process.returncode == 0, process.describe("did not end cleanly")
         churn.end(min(churn.alive))
