@@ -65,7 +65,7 @@ def judge(looks: Iterable[Look]) -> ShadowJudgement:
     The first look, which is nearest to what the other scheduler saw, gives the reason.
 
     >>> judge([Look("a"), Look("b", agrees=True, fits=True)]).verdict
-    <Verdict.WINDOW: 'window'>
+    <ShadowVerdict.WINDOW: 'window'>
     """
     first: Look | None = None
     for look in looks:
@@ -79,7 +79,7 @@ def judge_late(looks: Iterable[Look], there: str) -> ShadowJudgement:
     """Judge the binding of a pod that the shadow decides only now, by its first look.
 
     >>> judge_late([Look("a", agrees=True, fits=True)], "b").verdict
-    <Verdict.TIE: 'tie'>
+    <ShadowVerdict.TIE: 'tie'>
     """
     taken: list[Look] = []
 

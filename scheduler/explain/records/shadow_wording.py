@@ -156,7 +156,7 @@ def compared(found: Counterfactual) -> list[tuple[str, str, str]]:
 def cause_line(verdict: ShadowVerdict, plugin: str, pods: int) -> str:
     """Return one line about a cause.
 
-    >>> cause_line(Verdict.OTHER, "NodeResourcesFit", 3)
+    >>> cause_line(ShadowVerdict.OTHER, "NodeResourcesFit", 3)
     '3 pods: a node with a lower total here (NodeResourcesFit)'
     """
     named = f" ({plugin})" if plugin else ""
