@@ -117,8 +117,7 @@ class Resource(Generic[T]):
 
     def key(self, item: T) -> str:
         """Return `namespace/name`, or the name of a cluster-scoped object."""
-        metadata = item.metadata
-        return f"{metadata.namespace}/{metadata.name}" if self.namespaced else metadata.name
+        return self.key_of(item.metadata.namespace, item.metadata.name)
 
     def key_of(self, namespace: str, name: str) -> str:
         """Return the key of the object of this name."""

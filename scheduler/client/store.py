@@ -29,8 +29,7 @@ class Store(Generic[T]):
 
     def get(self, name: str, namespace: str = "") -> T | None:
         """Return one object, or None."""
-        key = f"{namespace}/{name}" if self.resource.namespaced else name
-        return self._items.get(key)
+        return self._items.get(self.resource.key_of(namespace, name))
 
     def list(self, namespace: str | None = None) -> Iterable[T]:
         """Return all objects, or those of one namespace; a view, valid until the next change."""
