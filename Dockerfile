@@ -1,11 +1,12 @@
 # The image of kubestow: an interpreter, one virtual environment and the libraries they load. It has no shell,
 # no pip and no package manager, runs as any numeric user, and `kubestow run` writes to no file.
 #
-# Everything downloaded is pinned: the base image by its digest, packages by the hashes in the lock files.
+# Everything downloaded is pinned: the base image by its digest, packages by the hashes in the lock files. The base
+# image has its full name, because podman and buildah ask for the registry of a short one, or refuse it.
 # tests/unit/repository/test_image.py runs the steps without a container engine and the result in a chroot, so
 # keep absolute paths to those declared there: /source, /wheels, /builder, /image, /opt/kubestow.
 
-ARG PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
+ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore

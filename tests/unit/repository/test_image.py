@@ -29,9 +29,9 @@ def test_the_dockerfile_has_a_build_stage_and_a_final_one_that_runs_nothing() ->
     assert final.base == "scratch"
 
 
-def test_the_base_image_is_pinned_by_digest() -> None:
+def test_the_base_image_has_its_full_name_and_is_pinned_by_digest() -> None:
     (base,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
-    assert re.fullmatch(r"python:3\.\d+-[a-z-]+@sha256:[0-9a-f]{64}", base)
+    assert re.fullmatch(r"docker\.io/library/python:3\.\d+-[a-z-]+@sha256:[0-9a-f]{64}", base)
     first, _ = read_dockerfile(DOCKERFILE)
     assert first.base == "${PYTHON_IMAGE}"
 
