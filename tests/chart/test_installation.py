@@ -132,7 +132,7 @@ def test_three_commands_bind_a_pod_and_nothing_is_left_after_uninstalling(
     commands = documented(ROOT / "README.md", first="helm install ")
     assert commands == documented(CHART / "README.md", first="helm install ")
     bind_hello(server, tmp_path, commands, BUILD_DIRECTORY)
-    install(helm, server, "--reuse-values", "--set", "replicas=3")
+    install(helm, server, "--reset-then-reuse-values", "--set", "replicas=3")
     assert stored(server, "deployment", "kubestow")["spec"]["replicas"] == 3
     helm_test_passes(helm, server, tmp_path / "tested")
     connection = ("-n", NAMESPACE, "--kubeconfig", str(server.kubeconfig))
@@ -149,10 +149,12 @@ def test_the_page_about_installing_upgrades_rolls_back_and_uninstalls(
 ) -> None:
     del helm  # It says that Helm is there; the commands are those of the page.
     page = ROOT / "docs" / "install.md"
-    lines = documented(page, first="helm install kubestow charts/kubestow \\\n", count=4)
-    upgrade, _, rollback = documented(page, first="helm -n kubestow-system upgrade ", count=3)
+    lines = documented(page, first="helm install kubestow charts/kubestow \\\n")
+    upgrade, _ = documented(page, first="helm -n kubestow-system upgrade ", count=2)
+    (rollback,) = documented(page, first="helm -n kubestow-system rollback ", count=1)
     uninstall, delete = documented(page, first="helm -n kubestow-system uninstall ", count=2)
-    execute(server, " ".join(each.strip(" \\") for each in lines[:3]), BUILD_DIRECTORY)
+    notes = execute(server, " ".join(each.strip(" \\") for each in lines), BUILD_DIRECTORY)
+    assert "The nodes pull the image registry.example/kubestow:" in notes
     pod = stored(server, "deployment", "kubestow")["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"].startswith("registry.example/kubestow:")
     execute(server, upgrade, BUILD_DIRECTORY)
@@ -205,6 +207,7 @@ def test_a_shadow_of_the_chart_follows_with_its_own_rights(
     )
     assert done.returncode == 0, done.stderr
     assert "It reads, and binds nothing." in done.stdout
+    assert "is in no registry. It must be on every node under this name" in done.stdout
     read = ("-n", namespace, "get", "-o", "json")
     deployment = json.loads(server.kubectl(*read, "deployment", "kubestow-shadow"))
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
