@@ -91,6 +91,18 @@ class Endpoint:
         """
         return _asked(_route(self), lambda route: _body(route, "POST", path, query, body, timeout))
 
+    def read_cluster(self, target: str, accept: str) -> tuple[int, bytes]:
+        """Get an object of the cluster whose leader is asked; return status and body.
+
+        Raises:
+            CommandError: the leader was not found by its Lease: the cluster may be another one.
+            OSError, HTTPException: there was no response.
+        """
+        route = _route(self)
+        if not isinstance(route, LeaderRoute):
+            raise CommandError("the cluster of the scheduler is not known")
+        return route.read_cluster(target, accept)
+
     def stream(
         self, path: str, query: Mapping[str, str], *, timeout: float = 0.0
     ) -> Iterator[bytes]:

@@ -38,7 +38,8 @@ The running scheduler works this out when asked, from what it knows at that mome
 scheduled, evicted or remembered. Reserve and Permit are not tried.
 
 Of an owner of pods (deployment/web, job/sort, NAMESPACE/KIND/NAME): how many have a node, and how
-many wait, those that wait for the same once, with the pod that has waited longest.
+many wait, those that wait for the same once, with the pod that has waited longest; and how many
+name another scheduler. Of one without pods, the cluster is asked whether it exists.
 
 Of a pod in a pod group, the group comes first: its members by state, its last attempt and the next
 one, for how many of its pods there is room, by template, resource and topology domain, and what is
@@ -180,7 +181,7 @@ def _explain_owner(
 ) -> None:
     import msgspec
 
-    from scheduler.cli import owner_explanation
+    from scheduler.cli import owner_explanation, owner_object
     from scheduler.cli.tables import wide_console
 
     try:
@@ -188,6 +189,8 @@ def _explain_owner(
     except CommandError as error:
         if error.exit_code != NO_SUCH_POD:
             raise
+        if text := owner_object.about(endpoint, owner):
+            raise CommandError(text, NO_SUCH_POD) from error
         namespace, _, name = owner.split("/")
         raise no_such_pod(endpoint, f"{namespace}/{name}", error) from error
     if output == "json":

@@ -74,9 +74,11 @@ class ClusterAccess:
         """The `Host` header."""
         return urlsplit(self.server).netloc
 
-    def get(self, target: str, timeout: float) -> tuple[int, bytes]:
-        """Get an object; return status and body."""
-        headers = {"User-Agent": "kubestow/cli", "Accept": "application/json"}
+    def get(
+        self, target: str, timeout: float, accept: str = "application/json"
+    ) -> tuple[int, bytes]:
+        """Get an object; return status and body, of which no more than `MAX_LEASE_BYTES`."""
+        headers = {"User-Agent": "kubestow/cli", "Accept": accept}
         if self.authorization:
             headers["Authorization"] = self.authorization
         stream = self.connect(timeout)
@@ -132,6 +134,15 @@ class LeaderRoute:
             return self._record(self._cluster(), errors.LOOKUP_SECONDS).holder != holder
         except CommandError:
             return False
+
+    def read_cluster(self, target: str, accept: str) -> tuple[int, bytes]:
+        """Get an object of the cluster; return status and body.
+
+        Raises:
+            CommandError: the kubeconfig names no cluster.
+            OSError, HTTPException: there was no response.
+        """
+        return self._cluster().get(target, errors.LOOKUP_SECONDS, accept)
 
     # -- the cluster and its Lease ---------------------------------------------------------------
 

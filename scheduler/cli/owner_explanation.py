@@ -6,16 +6,24 @@ numbers of groups that are listed and explained are bounded, whatever the owner 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
+from scheduler.cli.owner_object import field_of, quoted
 from scheduler.cli.pod_format import decoded, one_line
 from scheduler.cli.tables import say
-from scheduler.explain.records import ExplainPage, OwnerGroup, OwnerPage, WaitingGroup, WaitingPage
+from scheduler.explain.records import (
+    ExplainPage,
+    OtherScheduler,
+    OwnerGroup,
+    OwnerPage,
+    WaitingGroup,
+    WaitingPage,
+)
 from scheduler.explain.records.causes import of_pods
 from scheduler.explain.records.wording import counted, span
 
@@ -44,7 +52,7 @@ def ask(endpoint: Endpoint, key: str, query: Mapping[str, str]) -> OwnerPage:
     namespace, _, owner = key.partition("/")
     about = {"namespace": namespace, "owner": key, "placed": "1", "groups": str(MAX_LISTED)}
     page: WaitingPage = decoded(endpoint.get("/debug/waiting", about), WaitingPage)
-    if not page.groups and not page.placed:
+    if not page.groups and not page.placed and not page.others:
         kind, _, name = owner.partition("/")
         text = NO_PODS.format(owner=owner, namespace=namespace, kind=kind.lower(), name=name)
         raise CommandError(text, NO_SUCH_POD)
@@ -61,6 +69,7 @@ def ask(endpoint: Endpoint, key: str, query: Mapping[str, str]) -> OwnerPage:
         placed=page.placed or 0,
         group_total=page.group_total,
         groups=groups,
+        others=page.others,
     )
 
 
@@ -79,15 +88,50 @@ def _group(endpoint: Endpoint, group: WaitingGroup, query: Mapping[str, str] | N
         return found
 
 
+KEEPS: Final[Mapping[str, str]] = {
+    "Job": "; a Job keeps its template: delete it, and create it anew",
+    "CronJob": "; Jobs that it has made keep theirs",
+    **dict.fromkeys(
+        ("ReplicaSet", "ReplicationController", "StatefulSet"),
+        "; its pods keep theirs until they are deleted",
+    ),
+}
+"""What a change of the template does not do, by the kind of the owner."""
+
+
+def _other(other: OtherScheduler, kind: str) -> Iterator[str]:
+    """Say of pods that name another scheduler what they wait for, or who placed them."""
+    name, pending = quoted(other.name), other.pods - other.placed
+    if pending:
+        asking = f"{counted(pending, 'pod')} {'asks' if pending == 1 else 'ask'} for scheduler"
+        if other.near:
+            meant = one_line(other.near)
+            change = f"Change {field_of(kind)}{KEEPS.get(kind, '')}."
+            yield f"{asking} {name}: did you mean {meant}? {change}"
+        else:
+            yield f"{asking} {name}, which is not this one ({field_of(kind)})."
+    if other.placed:
+        were = "was" if other.placed == 1 else "were"
+        yield f"{counted(other.placed, 'pod')} {were} placed by scheduler {name}, not by this one."
+
+
 def show(page: OwnerPage, console: Console, *, history: bool, verbose: bool, search: str) -> None:
     """Print the answer."""
     from scheduler.cli.explanation import show as show_pod
 
-    pods = page.waiting + page.placed
+    pending = sum(each.pods - each.placed for each in page.others)
+    pods = page.waiting + page.placed + pending
     total = f"{pods:,} pod{'s' * (pods != 1)}"
     wait = f"{page.waiting:,} wait{'s' * (page.waiting == 1)}"
     placed = f"{page.placed:,} {'has' if page.placed == 1 else 'have'} a node"
-    say(console, one_line(f"{page.namespace}/{page.owner}: {total}, {placed}, {wait}"), "bold")
+    title = f"{page.namespace}/{page.owner}: {total}, {placed}, {wait}"
+    if pending:
+        title += f", {pending:,} {'asks' if pending == 1 else 'ask'} for another scheduler"
+    say(console, one_line(title), "bold")
+    kind = page.owner.partition("/")[0]
+    for other in page.others:
+        for line in _other(other, kind):
+            say(console, one_line(line))
     gang = None
     for each in page.groups:
         say(console, "")

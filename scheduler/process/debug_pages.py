@@ -22,6 +22,7 @@ from scheduler.explain.pages.what_if import WhatIfPages
 from scheduler.explain.records import internals
 from scheduler.framework.grouping import GroupingPlugin
 from scheduler.service.manifests import StoredObjects
+from scheduler.service.misspelt_names import nearest
 from scheduler.service.serving.application import Answer, Page, Stream
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ class DebugPages:
             leading=leading,
             decisions=history.of_pod,
             on_nodes=lambda: (list(table.pods[row].values()) for row in table.rows.tolist()),
+            pods=lambda: state.listers["pods"].list(),  # noqa: PLW0108 - it is added later
+            ours=lambda: scheduling.engine.frameworks,
+            nearest=lambda name: nearest(name, scheduling.engine.frameworks),
         )
         #: By name: pages, answers to POST, and streams.
         self.debug: Mapping[str, Page] = {

@@ -7,7 +7,7 @@ bounded number of records that are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import Final
 
 from scheduler.api.pod import Pod
@@ -16,6 +16,7 @@ from scheduler.explain.pages.query_numbers import number_in
 from scheduler.explain.pages.slices import in_slices
 from scheduler.explain.records import (
     Decision,
+    OtherScheduler,
     PodView,
     QueueState,
     WaitingGroup,
@@ -46,6 +47,10 @@ _RECORDS: Final = 20
 """Number of pods or groups that one step makes records of."""
 _PLACED: Final = 500
 """Number of placed pods after which a step ends, with the node that it is at."""
+_NAMES: Final = 50
+"""Number of names of other schedulers that are counted: each pod of an owner may have its own."""
+MAX_OTHERS: Final = 5
+"""Number of those that are listed."""
 
 TEMPLATE_HASH: Final = "pod-template-hash"
 
@@ -61,8 +66,25 @@ class WaitingPages:
         leading: Callable[[], bool],
         decisions: DecisionsOf = lambda *_: None,
         on_nodes: Callable[[], Iterable[Iterable[Pod]]] = tuple,
+        pods: Callable[[], Iterable[Pod]] = tuple,
+        ours: Callable[[], Collection[str]] = tuple,
+        nearest: Callable[[str], str] = lambda _: "",
     ) -> None:
-        """Count the pods of a queue; `on_nodes` returns the pods of each node."""
+        """Count the pods of a queue.
+
+        Args:
+            queue: the queue.
+            clock: ends the slices.
+            leading: whether this process leads.
+            decisions: what is remembered about a pod.
+            on_nodes: returns the pods of each node.
+            pods: returns all pods, those of other schedulers included.
+            ours: returns the names of the profiles.
+            nearest: returns the profile that another name seems to mean, or nothing.
+        """
+        self._pods = pods
+        self._ours = ours
+        self._nearest = nearest
         self._queue = queue
         self._on_nodes = on_nodes
         self._clock = clock
@@ -109,7 +131,11 @@ class WaitingPages:
             if at % _RECORDS == 0:
                 yield
         # It looks at every pod of the cluster, which a page that is shown all the time need not.
-        number = (yield from self._placed(selection.owner, kind)) if placed and kind else None
+        of = selection.owner.partition("/")[0]
+        # A reader of one namespace must not count the pods of an owner in another one.
+        wanted = placed and bool(kind) and selection.namespace in ("", of)
+        number = (yield from self._placed(selection.owner, kind)) if wanted else None
+        others = (yield from self._others(selection.owner, kind)) if wanted else []
         return WaitingPage(
             now=self._clock.now(),
             leading=self._leading(),
@@ -122,6 +148,7 @@ class WaitingPages:
             groups=explained,
             pods=pods,
             placed=number,
+            others=others,
         )
 
     def _placed(self, owner: str, kind: str) -> Generator[None, None, int]:
@@ -136,6 +163,31 @@ class WaitingPages:
                 seen = 0
                 yield
         return found
+
+    def _others(self, owner: str, kind: str) -> Generator[None, None, list[OtherScheduler]]:
+        """Count the pods of an owner that name another scheduler."""
+        namespace, _, name = owner.partition("/")
+        ours = frozenset(self._ours())
+        found: dict[str, list[int]] = {}
+        pods = list(self._pods())
+        yield
+        for start in range(0, len(pods), _PLACED):
+            for pod in pods[start : start + _PLACED]:
+                if pod.metadata.namespace != namespace or pod.spec.scheduler_name in ours:
+                    continue
+                if owner_of(pod, kind) != name:
+                    continue
+                asked = pod.spec.scheduler_name[:MAX_OWNER]
+                if asked in found or len(found) < _NAMES:
+                    counts = found.setdefault(asked, [0, 0])
+                    counts[0] += 1
+                    counts[1] += bool(pod.spec.node_name)
+            yield
+        most = sorted(found.items(), key=lambda each: (-each[1][0], each[0]))[:MAX_OTHERS]
+        return [
+            OtherScheduler(asked, number, placed, self._nearest(asked))
+            for asked, (number, placed) in most
+        ]
 
     def _counted(self, found: WaitingPods[QueuedPodInfo], kind: str) -> Generator[None, None, None]:
         """Count all pending pods."""

@@ -54,6 +54,7 @@ from scheduler.explain.records.summary import (
     SummaryPage,
 )
 from scheduler.explain.records.waiting import (
+    OtherScheduler,
     WaitingCause,
     WaitingGroup,
     WaitingPage,
@@ -97,6 +98,7 @@ __all__ = [
     "NodeScore",
     "NodeToAdd",
     "NotRemembered",
+    "OtherScheduler",
     "OwnerGroup",
     "OwnerPage",
     "Placement",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.explain.records.explain_page import ExplainPage
 from scheduler.explain.records.page import DebugPage
+from scheduler.explain.records.waiting import OtherScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +40,5 @@ class OwnerPage(DebugPage, frozen=True, tag="OwnerExplanation"):
     """Groups of the pods that wait."""
     groups: list[OwnerGroup]
     """The largest of them first."""
+    others: list[OtherScheduler] = []
+    """Pods that name another scheduler; those that have a node are counted in `placed` as well."""

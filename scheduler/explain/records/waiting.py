@@ -46,6 +46,19 @@ class WaitingPod:
     cause: str
 
 
+@dataclass(frozen=True, slots=True)
+class OtherScheduler:
+    """Pods of an owner that name a scheduler which is not this one."""
+
+    name: str
+    """Their `schedulerName`, cut after 253 characters."""
+    pods: int
+    placed: int
+    """Those of them that have a node."""
+    near: str = ""
+    """The profile of this scheduler whose name is nearly the same; empty if none is."""
+
+
 class WaitingPage(DebugPage, frozen=True, tag="WaitingList"):
     """`/debug/waiting`. Times are wall clock seconds."""
 
@@ -69,3 +82,5 @@ class WaitingPage(DebugPage, frozen=True, tag="WaitingList"):
     """Those of the selected pods that have waited longest, at most `?limit=`."""
     placed: int | None = None
     """With `?placed=1`: pods of `?owner=` that have a node, or for which one was chosen."""
+    others: list[OtherScheduler] = []
+    """With `?placed=1`: pods of `?owner=` that name another scheduler, the most frequent first."""

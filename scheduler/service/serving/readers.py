@@ -29,6 +29,7 @@ from scheduler.explain.records import (
     ExplainPage,
     GroupExplanation,
     NodeScore,
+    OtherScheduler,
     PodExplanation,
     PodState,
     PodView,
@@ -197,6 +198,10 @@ class _Restriction:
                 if each.pod.namespace == namespace
             ],
             placed=page.placed,
+            # What their own pods name, and a profile only if they have nearly named it.
+            others=[
+                OtherScheduler(each.name, each.pods, each.placed, each.near) for each in page.others
+            ],
         )
 
     def decision_list(self, page: DecisionList) -> DecisionList:

@@ -143,6 +143,27 @@ def test_an_error_controls_no_terminal(
     assert r"the leader a\x1b]0;title\x07 b\x9b2J" in ended.err
 
 
+@pytest.mark.parametrize("status", [200, 404])
+def test_an_owner_in_the_cluster_controls_no_terminal(
+    status: int, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = {"template": {"spec": {"schedulerName": HOSTILE}}}
+    names = [{"metadata": {"name": f"{'a' * number}{HOSTILE}"}} for number in range(3)]
+    found = {"kind": "Job", "reason": "NotFound", "spec": spec, "items": names}
+
+    def read(_: Endpoint, target: str, __: str) -> tuple[int, bytes]:
+        return (200 if "limit" in target else status), json.dumps(found).encode()
+
+    def fail(*_: object) -> bytes:
+        raise CommandError("no pod", 4)
+
+    monkeypatch.setattr(Endpoint, "get", fail)
+    monkeypatch.setattr(Endpoint, "read_cluster", read)
+    ended = shell("explain", "job/a", "-n", "b")
+    assert (ended.code, controls(ended.out), controls(ended.err)) == (4, set(), set())
+    assert ("title" in ended.err) is (status == 200)
+
+
 @pytest.mark.parametrize("variant", range(4))
 @pytest.mark.parametrize("output", ["table", "json", "jsonl"])
 def test_a_comparison_controls_no_terminal(

@@ -11,14 +11,14 @@ from devtools.filled_records import filled
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
 from scheduler.cli.owner_explanation import MAX_EXPLAINED, MAX_LISTED
-from scheduler.explain.records import ExplainPage, WaitingGroup, WaitingPage
+from scheduler.explain.records import ExplainPage, OtherScheduler, WaitingGroup, WaitingPage
 from tests.unit.cli.command_line import Shell
 
 
 class Scheduler:
     """Answers about an owner with many groups of pods."""
 
-    def __init__(self, groups: int, placed: int = 0) -> None:
+    def __init__(self, groups: int, placed: int = 0, *others: OtherScheduler) -> None:
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.gone = False
         made = [
@@ -28,6 +28,7 @@ class Scheduler:
         self._waiting = WaitingPage(
             now=61.0, leading=True, namespace="shop", total=9, headline="", causes=[],
             selected=1000 * groups, group_total=groups, groups=made, pods=[], placed=placed,
+            others=list(others),
         )  # fmt: skip
 
     def get(self, path: str, query: dict[str, str]) -> bytes:
@@ -86,3 +87,52 @@ def test_an_owner_without_pods_is_an_error_that_says_where_to_look(shell: Shell)
     assert ended.code == NO_SUCH_POD
     assert "knows no pod of Job/sort in namespace shop" in ended.err
     assert "kubectl -n shop describe job sort" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "owner", "printed"),
+    [
+        (
+            (0, 0, OtherScheduler("kubestw", 3, 0, "kubestow")),
+            "deployment/mis",
+            (
+                "shop/Deployment/mis: 3 pods, 0 have a node, 0 wait, 3 ask for another scheduler\n"
+                '3 pods ask for scheduler "kubestw": did you mean kubestow? '
+                "Change spec.template.spec.schedulerName.\n"
+            ),
+        ),
+        (
+            (0, 0, OtherScheduler("kubestw", 1, 0, "kubestow")),
+            "cj/mis",
+            (
+                "shop/CronJob/mis: 1 pod, 0 have a node, 0 wait, 1 asks for another scheduler\n"
+                '1 pod asks for scheduler "kubestw": did you mean kubestow? Change '
+                "spec.jobTemplate.spec.template.spec.schedulerName; Jobs that it has made keep "
+                "theirs.\n"
+            ),
+        ),
+        (
+            (0, 1, OtherScheduler("default-scheduler", 1, 1)),
+            "deployment/mis",
+            (
+                "shop/Deployment/mis: 1 pod, 1 has a node, 0 wait\n"
+                '1 pod was placed by scheduler "default-scheduler", not by this one.\n'
+            ),
+        ),
+        (
+            (0, 1, OtherScheduler("x\x1b" + "y" * 300, 3, 1)),
+            "sts/mis",
+            (
+                "shop/StatefulSet/mis: 3 pods, 1 has a node, 0 wait, 2 ask for another scheduler\n"
+                f'2 pods ask for scheduler "x?{"y" * 97}…", which is not this one '
+                "(spec.template.spec.schedulerName).\n"
+                f'1 pod was placed by scheduler "x?{"y" * 97}…", not by this one.\n'
+            ),
+        ),
+    ],
+    indirect=["scheduler"],
+)
+@pytest.mark.usefixtures("scheduler")
+def test_pods_that_name_another_scheduler(owner: str, printed: str, shell: Shell) -> None:
+    ended = shell("explain", owner, "-n", "shop")
+    assert (ended.code, ended.out) == (0, printed)

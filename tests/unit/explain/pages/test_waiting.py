@@ -11,8 +11,14 @@ import pytest
 
 from scheduler.api.meta import OwnerReference
 from scheduler.api.pod import Pod
-from scheduler.explain.pages.waiting import WaitingPages, owner_of
-from scheduler.explain.records import Decision, DecisionResult, RejectionCount, WaitingPage
+from scheduler.explain.pages.waiting import MAX_OTHERS, MAX_OWNER, WaitingPages, owner_of
+from scheduler.explain.records import (
+    Decision,
+    DecisionResult,
+    OtherScheduler,
+    RejectionCount,
+    WaitingPage,
+)
 from scheduler.service.serving.json_body import encode
 from tests.unit.queue.doubles import SchedulingGatesDouble, World, make_pod
 
@@ -155,6 +161,59 @@ async def test_pods_of_an_owner_that_have_a_node_are_counted() -> None:
     assert (page.selected, page.placed) == (1, 90)
     assert (await pages.page(owner="default/Deployment/web")).placed is None
     assert (await pages.page(placed="1")).placed is None
+
+
+async def test_pods_of_an_owner_in_another_namespace_are_not_counted() -> None:
+    pages = Pages()
+    pages.pages = WaitingPages(
+        pages.world.queue,
+        clock=pages.world.clock,
+        leading=lambda: True,
+        on_nodes=lambda: [[web(1)]],
+        pods=lambda: [web(1)],
+    )
+    asked = {"owner": "default/Deployment/web", "placed": "1"}
+    page = await pages.page(namespace="default", **asked)
+    assert (page.placed, [each.pods for each in page.others]) == (1, [1])
+    page = await pages.page(namespace="other", **asked)
+    assert (page.placed, page.others) == (None, [])
+
+
+async def test_pods_of_an_owner_that_name_another_scheduler_are_counted_by_its_name() -> None:
+    pages = Pages()
+    named = {"kubestow": 3, "kubestw": 600, "default-scheduler": 2}
+    numbers = count()
+    pods = [make_pod("alone")]
+    for name, number in named.items():
+        for _ in range(number):
+            pods.append(web(next(numbers)))
+            pods[-1].spec.scheduler_name = name
+    pods[-1].spec.node_name = "n1"
+    pages.pages = WaitingPages(
+        pages.world.queue,
+        clock=pages.world.clock,
+        leading=lambda: True,
+        pods=lambda: pods,
+        ours=lambda: {"kubestow"},
+        nearest=lambda name: "kubestow" if name == "kubestw" else "",
+    )
+    page = await pages.page(owner="default/Deployment/web", placed="1")
+    assert page.others == [
+        OtherScheduler("kubestw", 600, 0, "kubestow"),
+        OtherScheduler("default-scheduler", 2, 1),
+    ]
+
+
+async def test_few_names_of_other_schedulers_are_listed_and_long_ones_are_cut() -> None:
+    pages = Pages()
+    pods = [web(number) for number in range(1_000)]
+    for number, pod in enumerate(pods):
+        pod.spec.scheduler_name = f"{number:04}" + "x" * 1_000
+    pages.pages = WaitingPages(
+        pages.world.queue, clock=pages.world.clock, leading=lambda: True, pods=lambda: pods
+    )
+    page = await pages.page(owner="default/Deployment/web", placed="1")
+    assert [len(each.name) for each in page.others] == [MAX_OWNER] * MAX_OTHERS
 
 
 async def test_many_pods_are_counted_and_few_are_listed() -> None:

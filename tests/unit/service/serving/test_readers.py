@@ -61,7 +61,7 @@ SEEN: Final[dict[type[Any], set[str]]] = {
     WaitingPage: {
         *("headline", "causes.0.cause", "causes.0.text"),
         *("groups.0.owner", "groups.0.cause", "groups.0.pod"),
-        *("pods.0.owner", "pods.0.cause"),
+        *("pods.0.owner", "pods.0.cause", "others.0.name", "others.0.near"),
         *(f"pods.0.pod.{each}" for each in VIEW),
     },
 }

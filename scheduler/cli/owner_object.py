@@ -1,0 +1,118 @@
+"""The object of an owner whose pods the scheduler does not know: whether it exists.
+
+One GET to the API server of the leader, as the user of the kubeconfig, and one list of at most
+`MAX_NAMES` names where it does not exist. Without an answer there is nothing to add.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.pod_format import one_line
+from scheduler.explain.records.wording import one_of, shortened
+from scheduler.sanitizing.names import is_namespace_name, is_object_name
+
+if TYPE_CHECKING:
+    from scheduler.cli.endpoint import Endpoint
+
+MAX_NAMES: Final = 250
+MAX_SHOWN: Final = 100
+"""Characters of a name that somebody wrote."""
+_NEAR: Final = 2
+
+_APPS, _BATCH, _CORE = "/apis/apps/v1", "/apis/batch/v1", "/api/v1"
+_GROUPS: Final[Mapping[str, str]] = {
+    "Deployment": _APPS,
+    "ReplicaSet": _APPS,
+    "StatefulSet": _APPS,
+    "DaemonSet": _APPS,
+    "Job": _BATCH,
+    "CronJob": _BATCH,
+    "ReplicationController": _CORE,
+}
+NAMES_ONLY: Final = (
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+)
+
+NONE: Final = (
+    "there is no {kind} {name} in namespace {namespace}{near}\n"
+    "-n NAMESPACE names another namespace. Those of all:  kubectl get {plural} -A"
+)
+NO_PODS: Final = (
+    "{kind} {name} in namespace {namespace} has no pod that waits or has a node; those that have "
+    'finished are not known.\nIts pods ask for scheduler "{asked}" ({path}).\n'
+    "Has it made any?  kubectl -n {namespace} describe {word} {name}"
+)
+
+
+def field_of(kind: str) -> str:
+    """Return the path of `schedulerName` in an owner of pods.
+
+    >>> field_of("Deployment"), field_of("CronJob")
+    ('spec.template.spec.schedulerName', 'spec.jobTemplate.spec.template.spec.schedulerName')
+    >>> field_of("RayCluster")
+    'the schedulerName of its pod template'
+    """
+    if kind not in _GROUPS:
+        return "the schedulerName of its pod template"
+    above = "spec.jobTemplate." if kind == "CronJob" else ""
+    return f"{above}spec.template.spec.schedulerName"
+
+
+def quoted(name: str) -> str:
+    """Return a name that somebody wrote, in one short line."""
+    return f'"{one_line(shortened(name, MAX_SHOWN))}"'
+
+
+def about(endpoint: Endpoint, owner: str) -> str:
+    """Say what the cluster knows of `NAMESPACE/KIND/NAME`; empty if it cannot be asked."""
+    namespace, kind, name = owner.split("/")
+    group = _GROUPS.get(kind)
+    if group is None or not (is_namespace_name(namespace) and is_object_name(name)):
+        return ""
+    plural = f"{kind.lower()}s"
+    target = f"{group}/namespaces/{namespace}/{plural}"
+    status, found = _read(endpoint, f"{target}/{name}")
+    words = {"kind": kind, "name": name, "namespace": namespace, "plural": plural}
+    if status == 404 and found.get("reason") == "NotFound":
+        return NONE.format(near=_near(endpoint, target, name), **words)
+    if status != 200 or found.get("kind") != kind:
+        return ""
+    path = field_of(kind)
+    asked = _at(found, path)
+    if not isinstance(asked, str):
+        return ""
+    return NO_PODS.format(
+        asked=one_line(shortened(asked, MAX_SHOWN)), path=path, word=kind.lower(), **words
+    )
+
+
+def _near(endpoint: Endpoint, target: str, name: str) -> str:
+    """Ask for names that may be meant."""
+    status, found = _read(endpoint, f"{target}?limit={MAX_NAMES}", NAMES_ONLY)
+    items = found.get("items") if status == 200 else None
+    names = [_at(each, "metadata.name") for each in items] if isinstance(items, list) else []
+    texts = [each for each in names[:MAX_NAMES] if isinstance(each, str) and is_object_name(each)]
+    near = get_close_matches(name, texts, n=_NEAR)
+    return f"; did you mean {one_of(near)}?" if near else ""
+
+
+def _read(endpoint: Endpoint, target: str, accept: str = "application/json") -> tuple[int, Any]:
+    """Return status and object; 0 and nothing without an answer."""
+    try:
+        status, body = endpoint.read_cluster(target, accept)
+        found = json.loads(body)
+    except (CommandError, OSError, HTTPException, ValueError, RecursionError):
+        return 0, {}
+    return (status, found) if isinstance(found, dict) else (0, {})
+
+
+def _at(found: Any, path: str) -> Any:
+    for each in path.split("."):
+        found = found.get(each) if isinstance(found, dict) else None
+    return found

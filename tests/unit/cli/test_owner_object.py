@@ -1,0 +1,152 @@
+"""Owners whose pods the scheduler does not know: what the cluster says about them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from scheduler.cli.endpoint import Endpoint
+from scheduler.cli.exit_codes import NO_SUCH_POD, UNREACHABLE, CommandError
+from scheduler.cli.owner_object import MAX_NAMES, NAMES_ONLY
+from scheduler.explain.records import WaitingPage
+from tests.unit.cli.command_line import Shell
+
+GONE: Final = (404, {"kind": "Status", "reason": "NotFound"})
+TODAY: Final = "the scheduler knows no pod of Deployment/mis in namespace shop"
+
+
+class Cluster:
+    """An API server with what a test puts in, and a scheduler that knows no pod."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, tuple[int, Any]] = {}
+        self.asked: list[tuple[str, str]] = []
+
+    def read(self, target: str, accept: str) -> tuple[int, bytes]:
+        """Return an object."""
+        self.asked.append((target, accept))
+        status, found = self.objects.get(target, GONE)
+        return status, found if isinstance(found, bytes) else json.dumps(found).encode()
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+    nothing = WaitingPage(
+        now=1.0, leading=True, namespace="shop", total=0, headline="", causes=[], selected=0,
+        group_total=0, groups=[], pods=[], placed=0,
+    )  # fmt: skip
+
+    def get(_: Endpoint, path: str, __: object) -> bytes:
+        if path == "/debug/waiting":
+            return msgspec.json.encode(nothing)
+        raise CommandError("no such page", NO_SUCH_POD)
+
+    monkeypatch.setattr(Endpoint, "get", get)
+    monkeypatch.setattr(Endpoint, "read_cluster", lambda _, *what: made.read(*what))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("owner", "target"),
+    [
+        ("deploy/mis", "/apis/apps/v1/namespaces/shop/deployments"),
+        ("rs/mis", "/apis/apps/v1/namespaces/shop/replicasets"),
+        ("sts/mis", "/apis/apps/v1/namespaces/shop/statefulsets"),
+        ("ds/mis", "/apis/apps/v1/namespaces/shop/daemonsets"),
+        ("job/mis", "/apis/batch/v1/namespaces/shop/jobs"),
+        ("cj/mis", "/apis/batch/v1/namespaces/shop/cronjobs"),
+        ("rc/mis", "/api/v1/namespaces/shop/replicationcontrollers"),
+    ],
+)
+def test_an_owner_that_does_not_exist_is_asked_for_once_and_names_like_it_once(
+    owner: str, target: str, cluster: Cluster, shell: Shell
+) -> None:
+    ended = shell("explain", owner, "-n", "shop")
+    assert (ended.code, ended.out) == (NO_SUCH_POD, "")
+    plural = target.rpartition("/")[2]
+    assert " mis in namespace shop\n" in ended.err
+    assert f"kubectl get {plural} -A" in ended.err
+    assert cluster.asked == [
+        (f"{target}/mis", "application/json"),
+        (f"{target}?limit={MAX_NAMES}", NAMES_ONLY),
+    ]
+
+
+def test_a_name_that_may_be_meant(cluster: Cluster, shell: Shell) -> None:
+    names = ["miss", "web", 1, None, "mis\x1b"]
+    items = [{"metadata": {"name": each}} for each in names] + [1]
+    path = f"/apis/apps/v1/namespaces/shop/deployments?limit={MAX_NAMES}"
+    cluster.objects[path] = (200, {"items": items})
+    ended = shell("explain", "deployment/mis", "-n", "shop")
+    assert "there is no Deployment mis in namespace shop; did you mean miss?\n" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("owner", "path", "above"),
+    [
+        ("deployment/mis", "apps/v1/namespaces/shop/deployments/mis", ()),
+        ("job/mis", "batch/v1/namespaces/shop/jobs/mis", ()),
+        ("cronjob/mis", "batch/v1/namespaces/shop/cronjobs/mis", ("jobTemplate", "spec")),
+    ],
+)
+def test_an_owner_without_pods_and_the_scheduler_that_they_will_ask_for(
+    owner: str, path: str, above: tuple[str, ...], cluster: Cluster, shell: Shell
+) -> None:
+    spec: dict[str, Any] = {"template": {"spec": {"schedulerName": "kubestw\x1b\r\n" + "y" * 9999}}}
+    for each in reversed(above):
+        spec = {each: spec}
+    kind = {"deployment": "Deployment", "job": "Job"}.get(owner.partition("/")[0], "CronJob")
+    cluster.objects[f"/apis/{path}"] = (200, {"kind": kind, "spec": spec})
+    ended = shell("explain", owner, "-n", "shop")
+    assert (ended.code, len(cluster.asked)) == (NO_SUCH_POD, 1)
+    assert f"{kind} mis in namespace shop has no pod that waits or has a node" in ended.err
+    field = ".".join(("spec", *above, "template.spec.schedulerName"))
+    assert f'Its pods ask for scheduler "kubestw? {"y" * 90}…" ({field}).' in ended.err
+    assert f"kubectl -n shop describe {kind.lower()} mis" in ended.err
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (403, {"kind": "Status", "reason": "Forbidden"}),
+        (404, b"404 page not found"),
+        (404, {"kind": "Status"}),
+        (200, b"<html>"),
+        (200, b"[" * 10_000),
+        (200, {"kind": "Deployment", "spec": {"template": [1]}}),
+        (200, {"kind": "Pod"}),
+        (200, [1]),
+    ],
+)
+def test_an_answer_that_says_nothing_changes_nothing(
+    answer: tuple[int, Any], cluster: Cluster, shell: Shell
+) -> None:
+    cluster.objects["/apis/apps/v1/namespaces/shop/deployments/mis"] = answer
+    ended = shell("explain", "deployment/mis", "-n", "shop")
+    assert ended.code == NO_SUCH_POD
+    assert TODAY in ended.err
+
+
+@pytest.mark.parametrize("owner", ["shop/RayCluster/mis", "shop/job/a%2F", "shop/job/.."])
+def test_what_has_no_known_path_is_not_asked_for(
+    owner: str, cluster: Cluster, shell: Shell
+) -> None:
+    assert shell("explain", owner).code == NO_SUCH_POD
+    assert cluster.asked == []
+
+
+@pytest.mark.parametrize("error", [OSError("gone"), CommandError("no cluster", UNREACHABLE)])
+def test_without_an_api_server_the_text_stays(
+    error: Exception, cluster: Cluster, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Endpoint, "read_cluster", fail)
+    ended = shell("explain", "deployment/mis", "-n", "shop")
+    assert (ended.code, cluster.asked) == (NO_SUCH_POD, [])
+    assert TODAY in ended.err
