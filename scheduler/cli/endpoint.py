@@ -51,6 +51,14 @@ FORBIDDEN: Final = (
     "users by tokens only; one of a service account is given by\n"
     '  --token "$(kubectl -n kubestow-system create token SERVICEACCOUNT)"'
 )
+MAY_NOT_REVIEW: Final = (
+    "{server} cannot find out who asks and what they may do: {text}.\n"
+    "Your credentials may well be right: its own permissions are missing, or its token has "
+    "expired.\n"
+    "An administrator sees which, and the rules to add, with\n"
+    "  kubestow check --service-account NAMESPACE/NAME\n"
+    "As installed, that is kubestow-system/kubestow."
+)
 NOT_FOUND: Final = "{server} has no {path}: it is no kubestow scheduler, or an older one"
 CHANGED: Final = (
     "another replica took over during the question, twice; is the scheduler in good health?\n{text}"
@@ -357,6 +365,13 @@ def _token(token: str | None, file: str | None) -> str:
 
 def _refusal(connection: VerifiedConnection, path: str, status: int, body: bytes) -> CommandError:
     text, server = status_message(body), connection.name
+    if status in (401, 500):
+        from scheduler.client import reviews
+
+        _, begin, resource = text.partition(reviews.MAY_NOT_REVIEW)
+        if begin:
+            text = MAY_NOT_REVIEW.format(server=server, text=f"{begin}{resource}")
+            return CommandError(text, exit_codes.NOT_PERMITTED)
     match status:
         case 401:
             text = UNAUTHENTICATED.format(server=server, credentials=connection.credentials)

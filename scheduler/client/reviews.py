@@ -7,7 +7,7 @@ does not lead must work, too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,6 +19,9 @@ from scheduler.client.rest import ApiClient
 
 _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105  (a path)
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+MAY_NOT_REVIEW: Final = "this scheduler itself may not create "
+"""Begins what clients are told if the API server refuses a review; the resource follows."""
 
 R = TypeVar("R")
 

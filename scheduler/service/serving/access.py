@@ -19,8 +19,13 @@ import msgspec
 
 from scheduler.client.access_reviews import Access
 from scheduler.client.clock import Clock, SystemClock
-from scheduler.client.errors import RequestError
-from scheduler.client.reviews import AccessReviewStatus, TokenReviewStatus, UserInfo
+from scheduler.client.errors import ApiError, RequestError
+from scheduler.client.reviews import (
+    MAY_NOT_REVIEW,
+    AccessReviewStatus,
+    TokenReviewStatus,
+    UserInfo,
+)
 from scheduler.service.options import AccessOptions
 from scheduler.service.serving.readers import Reader
 from scheduler.service.serving.review_cache import ReviewCache
@@ -63,6 +68,38 @@ class AccessUnknownError(Exception):
     """A review failed; the message gives the reason, for the log."""
 
 
+class ReviewForbiddenError(AccessUnknownError):
+    """The API server refused the review: our own permissions, or credentials, are missing.
+
+    `told` is for the client, who may be anybody: it has nothing of the request or the response.
+    """
+
+    def __init__(self, text: str, resource: str) -> None:
+        super().__init__(text)
+        self.told = f"{MAY_NOT_REVIEW}{resource}"
+
+
+class TokenReviewForbiddenError(ReviewForbiddenError):
+    """The refused review was that of a token, so the user is not known."""
+
+
+_REFUSED: Final = (401, 403)
+
+
+def _unknown_user(error: RequestError) -> AccessUnknownError:
+    text = f"cannot review a token: {error}"
+    if isinstance(error, ApiError) and error.status in _REFUSED:
+        return TokenReviewForbiddenError(text, "tokenreviews")
+    return AccessUnknownError(text)
+
+
+def _unknown_access(error: RequestError) -> AccessUnknownError:
+    text = f"cannot review an access: {error}"
+    if isinstance(error, ApiError) and error.status in _REFUSED:
+        return ReviewForbiddenError(text, "subjectaccessreviews")
+    return AccessUnknownError(text)
+
+
 class Authenticator:
     """Authentication by client certificate, then by token; other requests are anonymous."""
 
@@ -103,7 +140,7 @@ class Authenticator:
         try:
             status = await review(token)
         except RequestError as error:
-            raise AccessUnknownError(f"cannot review a token: {error}") from error
+            raise _unknown_user(error) from error
         if not status.authenticated:
             return None
         user = status.user
@@ -176,14 +213,14 @@ class Authorizer:
         try:
             status = await review(user, access)
         except RequestError as error:
-            raise AccessUnknownError(f"cannot review an access: {error}") from error
+            raise _unknown_access(error) from error
         return status.allowed and not status.denied
 
     async def _allowed(self, review: ReviewAccess, user: UserInfo, verb: str, path: str) -> bool:
         try:
             status = await review(user, path=path, verb=verb)
         except RequestError as error:
-            raise AccessUnknownError(f"cannot review an access: {error}") from error
+            raise _unknown_access(error) from error
         return status.allowed and not status.denied
 
     def _is_open(self, path: str) -> bool:

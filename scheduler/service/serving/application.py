@@ -36,6 +36,8 @@ from scheduler.service.serving.access import (
     Authenticator,
     Authorizer,
     ClientCredentials,
+    ReviewForbiddenError,
+    TokenReviewForbiddenError,
     bearer_token,
 )
 from scheduler.service.serving.connection import RequestProtocol
@@ -58,6 +60,8 @@ MAX_QUESTION_BYTES: Final = 64 * 1024
 
 ACCESS_TIMEOUT_SECONDS: Final = 10.0
 """For both reviews together; kubelet and Prometheus give up at about that time."""
+
+REVIEW_FAILED: Final = "access could not be reviewed"
 
 _PROBED: Final = frozenset(f"/{endpoint}" for endpoint in ENDPOINTS)
 
@@ -393,7 +397,10 @@ class _Access:
                     return None
         except (AccessUnknownError, TimeoutError) as error:
             self._log.warning("cannot decide about a request", path=path, error=str(error))
-            return _error(500, f'Internal Server Error: "{path}": access could not be reviewed')
+            told = error.told if isinstance(error, ReviewForbiddenError) else REVIEW_FAILED
+            if isinstance(error, TokenReviewForbiddenError):
+                return _status(401, "Unauthorized", told)
+            return _error(500, f'Internal Server Error: "{path}": {told}')
         message = f'forbidden: User "{user.username}" cannot {verb} path "{path}"'
         return _status(403, "Forbidden", message, details=True)
 
@@ -412,6 +419,9 @@ class _Access:
     async def _authenticate(self, credentials: ClientCredentials) -> UserInfo | None:
         try:
             return await self._authenticator.authenticate(credentials)
+        except ReviewForbiddenError:
+            # Otherwise the client would look for the fault in its credentials.
+            raise
         except AccessUnknownError as error:
             # As upstream: an unidentified client is refused, whatever the cause.
             self._log.warning("cannot authenticate a request", error=str(error))

@@ -11,6 +11,7 @@ import pytest
 
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.credentials import StaticCredentials
+from scheduler.client.errors import ApiError, StatusBody
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import review_access, review_token
 from scheduler.client.transport import Transport
@@ -153,6 +154,34 @@ async def test_without_the_api_server_health_is_served_and_the_rest_rejected(
     assert (anonymous.status, anonymous.text) == (
         500,
         'Internal Server Error: "/metrics": access could not be reviewed\n',
+    )
+
+
+async def test_a_scheduler_that_may_not_review_says_so_and_nothing_else(
+    opened: Open, site: Site
+) -> None:
+    async def refuse(*_: object, **__: object) -> Any:
+        text = 'User "system:serviceaccount:x:y" cannot create resource'
+        body = StatusBody(message=text, reason="Forbidden")
+        raise ApiError("POST", "/apis/secret", status=403, body=body)
+
+    async with opened(
+        site,
+        authenticator=Authenticator(refuse, AccessOptions()),
+        authorizer=Authorizer(refuse, AccessOptions()),
+    ) as endpoints:
+        assert (await endpoints.request("/readyz")).status == 200
+        by_token = await endpoints.request("/metrics", token="prometheus")
+        anonymous = await endpoints.request("/metrics")
+    told = "this scheduler itself may not create tokenreviews"
+    assert (by_token.status, by_token.text) == (
+        401,
+        UNAUTHORIZED.replace('"message":"Unauthorized"', f'"message":"{told}"'),
+    )
+    told = "this scheduler itself may not create subjectaccessreviews"
+    assert (anonymous.status, anonymous.text) == (
+        500,
+        f'Internal Server Error: "/metrics": {told}\n',
     )
 
 

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from scheduler.client.errors import ConnectionFailed
+from scheduler.client.errors import ApiError, ConnectionFailed, RequestError, StatusBody
 from scheduler.client.reviews import AccessReviewStatus, TokenReviewStatus, UserInfo
 from scheduler.service.options import AccessOptions
 from scheduler.service.serving.access import (
@@ -17,6 +17,8 @@ from scheduler.service.serving.access import (
     Authenticator,
     Authorizer,
     ClientCredentials,
+    ReviewForbiddenError,
+    TokenReviewForbiddenError,
     bearer_token,
 )
 from scheduler.service.serving.review_cache import ReviewCache
@@ -39,6 +41,7 @@ class Reviews:
         self.tokens = 0
         self.accesses: list[tuple[str, str, str]] = []
         self.down = False
+        self.failure: RequestError = ConnectionFailed("POST", "/apis", "refused", sent=False)
         self.allowed = {("alice", "get", "/metrics"), ("alice", "get", "/denied")}
         self.denied = {("alice", "get", "/denied")}
 
@@ -56,7 +59,7 @@ class Reviews:
 
     def _fail_if_down(self) -> None:
         if self.down:
-            raise ConnectionFailed("POST", "/apis", "refused", sent=False)
+            raise self.failure
 
 
 @pytest.fixture
@@ -229,6 +232,20 @@ async def test_allowed_and_denied_have_their_own_times(
         await authorizer.authorize(ALICE, "get", "/configz")
         clock.jump(15.0)
     assert [path for *_, path in reviews.accesses] == ["/metrics", "/configz", "/configz"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_review_that_the_api_server_forbids_tells_no_more_than_that(
+    reviews: Reviews, status: int
+) -> None:
+    body = StatusBody(message="User kubestow-account cannot create", reason="Forbidden")
+    reviews.down, reviews.failure = True, ApiError("POST", "/apis", status=status, body=body)
+    with pytest.raises(TokenReviewForbiddenError, match="kubestow-account") as token:
+        await Authenticator(reviews.token, OPTIONS).authenticate(ClientCredentials("good"))
+    with pytest.raises(ReviewForbiddenError, match="kubestow-account") as access:
+        await Authorizer(reviews.access, OPTIONS).authorize(ALICE, "get", "/metrics")
+    assert token.value.told == "this scheduler itself may not create tokenreviews"
+    assert access.value.told == "this scheduler itself may not create subjectaccessreviews"
 
 
 async def test_a_failed_review_is_reported_and_not_cached(reviews: Reviews) -> None:
