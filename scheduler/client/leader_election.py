@@ -174,7 +174,7 @@ class LeaderElector:
 
     async def acquire(self) -> None:
         """Wait until this process leads."""
-        started, told = self._clock.monotonic(), False
+        started, told, namespace_told = self._clock.monotonic(), False, False
         holder = ""
         while not await self._try_acquire_or_renew():
             seen = self._spec.holder_identity
@@ -182,8 +182,14 @@ class LeaderElector:
                 holder = seen
                 _log.info(STANDS_BY, lease=self._name, holder=holder)
             waited = self._clock.monotonic() - started
-            failing = self._last_status is not None
-            if failing and not told and waited >= self._options.lease_duration:
+            status = self._last_status
+            if status == 404:
+                # A namespace does not come by itself; whatever else fails may pass.
+                if not namespace_told:
+                    namespace_told = True
+                    text = f"cannot lead: {self._last_error}; {self._advice()}"
+                    _log.error(text, lease=self._name)
+            elif status is not None and not told and waited >= self._options.lease_duration:
                 told = True
                 _log.error(
                     f"does not lead after {waited:.0f} s: {self._last_error}; {self._advice()}",
@@ -315,7 +321,9 @@ class LeaderElector:
             self._last_status = error.status if isinstance(error, ApiError) else 0
             # The known state may be outdated: the next round reads first.
             self._lease = None
-            _log.warning("lease not acquired or renewed", lease=self._name, error=str(error))
+            if self._leading or self._last_status != 404:
+                # `acquire` says once that there is no namespace.
+                _log.warning("lease not acquired or renewed", lease=self._name, error=str(error))
             return False
         self._last_status = None
         return done

@@ -315,10 +315,6 @@ async def test_a_standby_says_once_who_holds_the_lease(
     ("fault", "advice"),
     [
         ("refuse", "does the API server answer? kubestow check asks it"),
-        (
-            "404",
-            "kubectl create namespace kubestow-system, or give --leader-elect-resource-namespace",
-        ),
         ("403", "kubestow config rbac prints the roles"),
     ],
 )
@@ -335,6 +331,28 @@ async def test_what_keeps_it_from_leading_is_said_after_the_time_of_a_lease(
             (said,) = [each for each in logs if each["log_level"] == "error"]
             assert said["event"].startswith("does not lead after 1")
             assert advice in said["event"]
+            a.lock.fault = ""
+            await clock.advance(5)
+            assert a.elector.leading
+
+
+async def test_a_namespace_that_does_not_exist_is_said_at_once_and_once(
+    clock: ManualClock, store: LeaseStore
+) -> None:
+    a = Candidate("a", store, clock)
+    a.lock.fault = "404"
+    with capture_logs() as logs:
+        async with running(a):
+            await clock.settle()
+            (said,) = logs
+            assert said["log_level"] == "error"
+            assert said["event"].startswith("cannot lead: ")
+            assert (
+                "create the namespace with kubectl create namespace kubestow-system, or give "
+                "--leader-elect-resource-namespace"
+            ) in said["event"]
+            await clock.advance(60)
+            assert logs == [said]
             a.lock.fault = ""
             await clock.advance(5)
             assert a.elector.leading
