@@ -125,6 +125,10 @@ class RequestTimeout(RequestError):  # noqa: N818  (says what happened)
         self.sent = self.outcome_unknown = sent
 
 
+NO_RESPONSE: Final = (ConnectionFailed, RequestTimeout)
+"""Errors of a server that cannot be reached."""
+
+
 class MalformedResponse(RequestError):  # noqa: N818  (says what happened)
     """A success status whose body cannot be decoded."""
 

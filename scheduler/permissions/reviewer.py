@@ -24,7 +24,7 @@ from scheduler.client.access_reviews import (
 )
 from scheduler.client.backoff import Backoff
 from scheduler.client.clock import sleep_unless
-from scheduler.client.errors import ApiError, RequestError, describe
+from scheduler.client.errors import NO_RESPONSE, ApiError, RequestError, describe
 from scheduler.client.resources import LEASES
 from scheduler.client.rest import ApiClient
 from scheduler.framework import Permission
@@ -52,8 +52,10 @@ class PermissionReviewer:
         self._client = client
         self._state = state
         self._backoff = Backoff(random, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
-        # Whether the last review had no response, which is logged once.
+        # Whether the last review failed.
         self._failed = False
+        # Whether that was logged; once, until one succeeds.
+        self._logged = False
         self._wanted = asyncio.Event()
 
     async def run(self) -> NoReturn:
@@ -90,11 +92,13 @@ class PermissionReviewer:
             await drop_needless_creation(self._client, denied, declared)
             absent = await absent_resources(self._client, denied)
         except RequestError as error:
-            if not self._failed:
-                _log.info("permissions cannot be reviewed", **describe(error))
             self._failed = True
+            # An API server that cannot be reached is logged by whoever follows objects.
+            if not self._logged and not isinstance(error, NO_RESPONSE):
+                self._logged = True
+                _log.info("permissions cannot be reviewed", **describe(error))
             return
-        self._failed = False
+        self._failed = self._logged = False
         if self._state.declared == declared:
             self._state.reviewed(denied, absent)
 

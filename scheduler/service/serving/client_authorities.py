@@ -18,7 +18,7 @@ import structlog
 from scheduler.client.backoff import Backoff
 from scheduler.client.client_authorities import NAME, NAMESPACE, published_authorities
 from scheduler.client.clock import Clock
-from scheduler.client.errors import RequestError
+from scheduler.client.errors import NO_RESPONSE, RequestError
 from scheduler.client.rest import ApiClient
 from scheduler.files import read_file
 
@@ -36,6 +36,10 @@ MAX_CHARACTERS: Final = 1024 * 1024
 
 class NoAuthoritiesError(Exception):
     """There are no authorities to be read now; the message says why."""
+
+
+class NoServerError(NoAuthoritiesError):
+    """The API server that publishes them cannot be reached."""
 
 
 Source = Callable[[], Awaitable[str]]
@@ -59,7 +63,8 @@ def of_cluster(client: ApiClient) -> Source:
         try:
             found = await published_authorities(client)
         except RequestError as error:
-            raise NoAuthoritiesError(str(error)) from error
+            known = NoServerError if isinstance(error, NO_RESPONSE) else NoAuthoritiesError
+            raise known(str(error)) from error
         if found is None:
             raise NoAuthoritiesError(f"there is no ConfigMap {NAMESPACE}/{NAME}")
         return found
@@ -131,6 +136,9 @@ class ClientAuthorities:
 
     def _fail(self, error: NoAuthoritiesError) -> None:
         if self._failed:
+            return
+        if self._trusted is None and isinstance(error, NoServerError):
+            # Nobody is known before it responds; that it does not is logged elsewhere.
             return
         self._failed = True
         if self._trusted is None:

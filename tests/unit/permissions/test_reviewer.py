@@ -158,6 +158,10 @@ async def test_a_review_that_fails_is_repeated_soon_and_logged_once(server: Serv
     try:
         with capture_logs() as logs:
             await server.clock.advance(120)
+            # Whoever follows objects says that the server cannot be reached.
+            assert logs == []
+            server.error = ApiError("POST", "/x", status=500, body=StatusBody())
+            await server.clock.advance(120)
         assert [each["event"] for each in logs] == ["permissions cannot be reviewed"]
         server.error = None
         await server.clock.advance(LAST_RETRY_SECONDS * 1.5)

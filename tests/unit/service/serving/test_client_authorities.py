@@ -13,11 +13,16 @@ from random import Random
 import pytest
 import structlog
 
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
 from scheduler.service.serving.client_authorities import (
     MAX_CHARACTERS,
     REPEAT_SECONDS,
     ClientAuthorities,
     NoAuthoritiesError,
+    NoServerError,
+    of_cluster,
     of_file,
 )
 from tests.unit.client.virtual_clock import ManualClock
@@ -110,6 +115,27 @@ async def test_without_any_from_the_start_tokens_are_named_and_the_first_ones_co
     assert published.trusted == ["one"]
     assert log[0]["event"] == "client certificates are not accepted, tokens are"
     assert log[0]["error"] == "there is no ConfigMap"
+
+
+async def test_before_the_api_server_was_reached_nothing_is_said(
+    clock: ManualClock, log: list[structlog.typing.EventDict]
+) -> None:
+    published = Published(NoServerError("refused"))
+    async with running(published, clock):
+        await clock.advance(3 * REPEAT_SECONDS)
+        assert (log, published.reads > 4) == ([], True)
+        published.answer = NoAuthoritiesError("there is no ConfigMap")
+        await clock.advance(2 * REPEAT_SECONDS)
+        assert [each["event"] for each in log] == [
+            "client certificates are not accepted, tokens are"
+        ]
+
+
+async def test_an_api_server_that_does_not_respond_is_told_from_one_that_refuses() -> None:
+    # The discard port of the loopback interface has no listener.
+    async with Transport(ClientConfiguration("http://127.0.0.1:9")) as transport:
+        with pytest.raises(NoServerError):
+            await of_cluster(ApiClient(transport))()
 
 
 async def test_a_file_is_read_each_time(tmp_path: Path) -> None:
