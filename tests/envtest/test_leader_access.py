@@ -131,6 +131,51 @@ def test_a_question_about_what_would_be_is_answered_and_changes_nothing(site: Si
     admin.request("DELETE", f"{path}/large?gracePeriodSeconds=0")
 
 
+def _deployment(name: str, scheduler: str) -> dict[str, Any]:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": _pod(name)["spec"]}
+    template["spec"]["schedulerName"] = scheduler
+    selector = {"matchLabels": labels}
+    return {"metadata": {"name": name}, "spec": {"selector": selector, "template": template}}
+
+
+def test_an_owner_whose_pods_the_scheduler_does_not_place_is_looked_up(site: Site) -> None:
+    admin, where = site.control_plane.admin, f"--namespace={OTHER}"
+    path = f"/apis/apps/v1/namespaces/{OTHER}/deployments"
+    admin.ensure(path, _deployment("misspelt", "kubestw"))
+    absent = site.ask("explain", "deployment/misspel", where)
+    assert absent.returncode == 4
+    assert f"there is no Deployment misspel in namespace {OTHER}; did you mean misspelt?" in (
+        absent.stderr
+    )
+    # No controller runs that would make pods.
+    found = site.ask("explain", "deployment/misspelt", where)
+    assert found.returncode == 4
+    assert 'Its pods ask for scheduler "kubestw" (spec.template.spec.schedulerName)' in found.stderr
+    reference = {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "misspelt-abc", "uid": "1",
+        "controller": True,
+    }  # fmt: skip
+    for number in range(4):
+        pod = _pod(f"misspelt-{number}", NODE if number == 3 else "")
+        pod["spec"]["schedulerName"] = "default-scheduler" if number == 3 else "kubestw"
+        labels = {"pod-template-hash": "abc"}
+        pod["metadata"] |= {"ownerReferences": [reference], "labels": labels}
+        admin.ensure(f"/api/v1/namespaces/{OTHER}/pods", pod)
+    printed = (
+        f"{OTHER}/Deployment/misspelt: 4 pods, 1 has a node, 0 wait, 3 ask for another scheduler\n"
+        '3 pods ask for scheduler "kubestw": did you mean kubestow? '
+        "Change spec.template.spec.schedulerName.\n"
+        '1 pod was placed by scheduler "default-scheduler", not by this one.\n'
+    )
+    until(
+        lambda: site.ask("explain", "deployment/misspelt", where).stdout == printed,
+        "all pods are known",
+    )
+    admin.request("DELETE", f"/api/v1/namespaces/{OTHER}/pods?gracePeriodSeconds=0")
+    admin.request("DELETE", f"{path}/misspelt")
+
+
 @contextmanager
 def eavesdropper() -> Iterator[tuple[int, list[bytes]]]:
     """Serve TLS with a certificate of its own, and keep what is sent."""

@@ -27,7 +27,9 @@ pytestmark = pytest.mark.envtest
 NAMESPACE: Final = "default"
 ACCOUNT: Final = "restricted"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
-OPTIONAL: Final = ("resourcequotas", "volumeattachments", "tokenreviews", "events")
+OPTIONAL: Final = (
+    "resourcequotas", "volumeattachments", "tokenreviews", "subjectaccessreviews", "events",
+)  # fmt: skip
 
 
 def kubestow(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -109,6 +111,17 @@ def test_optional_permissions_may_come_later(
         log = process.log.read_text()
         assert log.count("optional permission missing") >= len(OPTIONAL)
         assert "- {apiGroups: [storage.k8s.io], resources: [volumeattachments]" in log
+        asked = kubestow(
+            "explain", "permissions/first", f"--server=https://127.0.0.1:{process.port}",
+            f"--kubeconfig={control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)}",
+            "--insecure-skip-tls-verify",
+        )  # fmt: skip
+        assert asked.returncode == 6
+        assert "this scheduler itself may not create tokenreviews" in asked.stderr
+        assert "kubestow check --service-account NAMESPACE/NAME" in asked.stderr
+        status, body = get_endpoint(process.port, "/metrics")
+        assert status == http.HTTPStatus.INTERNAL_SERVER_ERROR
+        assert body.endswith(": this scheduler itself may not create subjectaccessreviews\n")
 
         grant(control_plane, printed)
         until(lambda: "[+]optional-permissions ok" in ready(process)[1], "they have come")
