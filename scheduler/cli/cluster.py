@@ -41,15 +41,23 @@ class SelectedCluster:
             raise click.ClickException(str(error)) from error
 
     async def _run(self, work: Callable[[ApiClient], Awaitable[T]]) -> T:
+        from scheduler.cli.direct import api_server_failure
         from scheduler.client.configuration import load_configuration
+        from scheduler.client.errors import ConnectionFailed, RequestTimeout
         from scheduler.client.rest import ApiClient
         from scheduler.client.transport import Transport
 
         found = await load_configuration(
             kubeconfig=self.kubeconfig or None, context=self.context or None
         )
-        async with Transport(found) as transport:
-            return await work(ApiClient(transport, user_agent="kubestow/cli"))
+        try:
+            async with Transport(found) as transport:
+                return await work(ApiClient(transport, user_agent="kubestow/cli"))
+        except (ConnectionFailed, RequestTimeout) as error:
+            if error.sent or not isinstance(error.__cause__, OSError):
+                raise
+            text = api_server_failure(found.server, found.source, error.__cause__)
+            raise click.ClickException(text) from error
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from scheduler.cli.exit_codes import NOT_PERMITTED, CommandError
 from scheduler.cli.import_without import import_without
-from scheduler.cli.leader_errors import ACTS_AS
+from scheduler.cli.leader_errors import ACTS_AS, NO_API_SERVER
 from scheduler.cli.routes import NotConnectedError, VerifiedConnection
 from scheduler.cli.streams import connect, exchange
 
@@ -182,6 +182,15 @@ def _no_response(server: str, error: Exception) -> str:
         case _:
             text = failure(error)
     return UNREACHED.format(server=server, text=text)
+
+
+def api_server_failure(server: str, source: str, error: Exception) -> str:
+    """Return why an API server cannot be reached, and what named it, such as a kubeconfig.
+
+    >>> api_server_failure("http://127.0.0.1:9", "in-cluster", ConnectionRefusedError())[-44:]
+    ': nothing listens there (connection refused)'
+    """
+    return NO_API_SERVER.format(server=server, source=source, text=failure(error))
 
 
 def failure(error: Exception) -> str:

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from scheduler.cli import leader_errors as errors
-from scheduler.cli.direct import failure, is_this_machine
+from scheduler.cli.direct import api_server_failure, failure, is_this_machine
 from scheduler.cli.exit_codes import NOT_PERMITTED, CommandError
 from scheduler.cli.import_without import import_without
 from scheduler.cli.port_forward import ForwardingError, PortForward, UpgradeRefusedError
@@ -73,6 +73,10 @@ class ClusterAccess:
     def host(self) -> str:
         """The `Host` header."""
         return urlsplit(self.server).netloc
+
+    def unreached(self, error: Exception) -> NotConnectedError:
+        """Return the error of a command whose request got no response."""
+        return NotConnectedError(api_server_failure(self.server, self.source, error))
 
     def get(
         self, target: str, timeout: float, accept: str = "application/json"
@@ -181,8 +185,7 @@ class LeaderRoute:
         try:
             status, body = cluster.get(target, timeout)
         except (OSError, HTTPException) as error:
-            text = errors.NO_API_SERVER.format(server=cluster.server, text=failure(error))
-            raise NotConnectedError(text) from error
+            raise cluster.unreached(error) from error
         if status not in (200, 404):
             raise errors.lease_refused(self._lease, cluster.server, status, body)
         record = leader_of(_object(body)) if status == 200 else None
@@ -284,8 +287,7 @@ class LeaderRoute:
         try:
             stream = cluster.connect(timeout)
         except (OSError, HTTPException) as error:
-            text = errors.NO_API_SERVER.format(server=cluster.server, text=failure(error))
-            raise NotConnectedError(text) from error
+            raise cluster.unreached(error) from error
         try:
             return PortForward(
                 stream,
@@ -301,8 +303,7 @@ class LeaderRoute:
             raise errors.tunnel_refused(record, cluster.server, refusal) from refusal
         except (OSError, HTTPException) as error:
             stream.close()
-            text = errors.NO_API_SERVER.format(server=cluster.server, text=failure(error))
-            raise NotConnectedError(text) from error
+            raise cluster.unreached(error) from error
 
 
 def _own_scheduler(api_server: str, lease: str) -> LeaderRecord | None:

@@ -25,7 +25,7 @@ ACTS_AS: Final = (
     "take\nthe command for one of the user behind it. Nothing was sent. Give --token, or a "
     "kubeconfig without as."
 )
-NO_API_SERVER: Final = "cannot reach the API server {server}: {text}"
+NO_API_SERVER: Final = "cannot reach the API server {server} ({source}): {text}"
 NO_LEADER: Final = (
     "nobody holds the Lease {lease} now: no replica leads. A new one takes over within seconds;\n"
     "otherwise look at its pods:  kubectl -n {namespace} get pods\n"
