@@ -12,7 +12,7 @@ import click
 from scheduler.cli.cluster import SelectedCluster, cluster_options
 from scheduler.cli.config import add_reading_options, reading_options
 from scheduler.cli.modes import ModalCommand
-from scheduler.cli.permissions import needed_permissions
+from scheduler.cli.permissions import needed_permissions, service_account
 from scheduler.cli.reporting import EXIT_FAILED
 from scheduler.cli.tables import FOLDED, WHOLE, Cell, listing, put, wide_console
 
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from scheduler.client.access_reviews import Access
     from scheduler.client.rest import ApiClient
     from scheduler.framework import Permission
+    from scheduler.permissions.rbac import Account
 
 EXIT_DEGRADED: Final = 3
 """Only optional permissions are missing."""
-
-_ACCOUNT_PARTS: Final = 2
 
 ADVICE: Final = {
     ("missing", "off"): "Add to the rules of {where}:",
@@ -75,6 +74,7 @@ class Finding:
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
 @click.option(
     "--service-account",
+    "named",
     metavar="NAMESPACE/NAME",
     help="Check the permissions of this account instead of those of the kubeconfig's user.",
 )
@@ -85,7 +85,7 @@ class Finding:
 @cluster_options
 def command(
     file: str | None,
-    service_account: str | None,
+    named: str | None,
     output: str,
     cluster: SelectedCluster,
     **values: Any,
@@ -107,7 +107,8 @@ def command(
       kubestow check --service-account kubestow-system/kubestow
       kubestow check profile.yaml -o json
     """  # noqa: D301 - click wants the character itself
-    review = _reviewer(service_account)
+    account = service_account(named) if named is not None else None
+    review = _reviewer(account)
     needed = needed_permissions(reading_options(file or "", **values))
 
     async def work(client: ApiClient) -> tuple[list[Finding], list[str]]:
@@ -144,18 +145,12 @@ async def find(client: ApiClient, needed: Sequence[Permission], review: Review) 
     return [Finding(each, denied.get(each, ()), each in absent) for each in needed if each.resource]
 
 
-def _reviewer(service_account: str | None) -> Review:
+def _reviewer(account: Account | None) -> Review:
     from scheduler.client.access_reviews import review_access_of, review_own_access
 
-    if service_account is None:
+    if account is None:
         return review_own_access
-    parts = service_account.split("/")
-    if len(parts) != _ACCOUNT_PARTS or not all(parts):
-        raise click.UsageError(
-            f'--service-account: "{service_account}" is not NAMESPACE/NAME, such as '
-            "kubestow-system/kubestow"
-        )
-    namespace, name = parts
+    namespace, name = account
     user = f"system:serviceaccount:{namespace}:{name}"
     groups = (
         "system:serviceaccounts",

@@ -21,7 +21,7 @@ from config import (
 )
 from scheduler.cli.command_groups import SuggestingGroup
 from scheduler.cli.config_files import sources
-from scheduler.cli.permissions import needed_permissions, reading_permissions
+from scheduler.cli.permissions import needed_permissions, reading_permissions, service_account
 from scheduler.cli.reporting import EXIT_FAILED, report_problems
 from scheduler.cli.run import split_feature_gates
 from scheduler.cli.tables import FOLDED, WHOLE, listing, put, wide_console
@@ -243,14 +243,27 @@ def schema(references: tuple[str, ...], plugin_dirs: tuple[str, ...]) -> None:
 @click.option(
     "--shadow", is_flag=True, help="Of `kubestow shadow`, which only reads, instead of `run`."
 )
+@click.option(
+    "--service-account",
+    "account",
+    metavar="NAMESPACE/NAME",
+    help="Print the bindings to this ServiceAccount as well.",
+)
 @add_reading_options
 def rbac(
-    file: str | None, *, name: str | None, explainer: bool, shadow: bool, **values: Any
+    file: str | None,
+    *,
+    name: str | None,
+    explainer: bool,
+    shadow: bool,
+    account: str | None,
+    **values: Any,
 ) -> None:
     """Print the ClusterRole, and the Role for the Lease, that FILE needs, as YAML.
 
     Without FILE: the defaults. A comment above each rule says who needs it, and what is off
-    without it. To bind the roles to a ServiceAccount see manifests/rbac.yaml.
+    without it. With --service-account, the bindings follow; one of them is to the Role
+    extension-apiserver-authentication-reader, which every cluster has in kube-system.
 
     With --explainer: what a person needs for `kubestow explain` and the like. The Role leads to the
     scheduler, and suffices for answers about namespaces whose pods the person may get.
@@ -260,6 +273,7 @@ def rbac(
     \b
     Examples:
       kubestow config rbac profile.yaml | kubectl apply -f -
+      kubestow config rbac --service-account kubestow-system/kubestow | kubectl apply -f -
       kubestow config rbac --explainer | kubectl apply -f -
       kubestow config rbac --shadow | kubectl apply -f -
     """  # noqa: D301 - click wants the character itself
@@ -268,6 +282,7 @@ def rbac(
 
     if explainer and shadow:
         raise click.UsageError("--explainer and --shadow exclude each other: give one of them")
+    bound = service_account(account) if account is not None else None
     options = reading_options(file or "", **values)
     if explainer:
         settings = read_configuration(options).effective.leader_election
@@ -279,7 +294,7 @@ def rbac(
         name = name or "kubestow-shadow"
     else:
         needed, suffix = needed_permissions(options), "-leader-election"
-    click.echo(roles(needed, name or "kubestow", suffix=suffix), nl=False)
+    click.echo(roles(needed, name or "kubestow", suffix=suffix, account=bound), nl=False)
 
 
 @command.command("gates")

@@ -5,12 +5,31 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+import click
+
 if TYPE_CHECKING:
     from scheduler.framework import Permission
     from scheduler.service.options import RunOptions
 
+_ACCOUNT_PARTS: Final = 2
 _NOWHERE: Final = "https://localhost"
 """The server of a scheduler that is built and never runs."""
+
+
+def service_account(text: str) -> tuple[str, str]:
+    """Return namespace and name of the ServiceAccount that an option names.
+
+    Raises:
+        click.UsageError: it names none.
+    """
+    from scheduler.sanitizing.names import is_namespace_name, is_object_name
+
+    parts = text.split("/")
+    if len(parts) == _ACCOUNT_PARTS and is_namespace_name(parts[0]) and is_object_name(parts[1]):
+        return parts[0], parts[1]
+    raise click.UsageError(
+        f'--service-account: "{text}" is not NAMESPACE/NAME, such as kubestow-system/kubestow'
+    )
 
 
 def needed_permissions(options: RunOptions) -> tuple[Permission, ...]:

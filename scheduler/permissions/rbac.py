@@ -1,4 +1,4 @@
-"""Permissions as RBAC rules: a ClusterRole and a Role as YAML, and single rules for the log. Pure.
+"""Permissions as RBAC rules: roles and bindings as YAML, and single rules for the log. Pure.
 
 Resources that the same parts need with the same verbs share a rule. A rule is written in YAML's
 flow style, on one line, so that a line of the log can be pasted under `rules:`.
@@ -11,12 +11,18 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from scheduler.client import client_authorities
 from scheduler.framework import Permission
 
-API_VERSION: Final = "rbac.authorization.k8s.io/v1"
+GROUP: Final = "rbac.authorization.k8s.io"
+READER: Final = "extension-apiserver-authentication-reader"
+"""The Role in kube-system, of every cluster, that leads to the authorities of client certificates.
+It is bound, so no Role of our own is needed there."""
 READER_SUFFIX: Final = "-authentication-reader"
-"""Of a Role that leads to the authorities of client certificates; every cluster has a like one of
-its own, extension-apiserver-authentication-reader."""
+"""Ends the name of the RoleBinding to it."""
+
+Account = tuple[str, str]
+"""Namespace and name of a ServiceAccount."""
 
 _PLAIN: Final = re.compile(r"[a-zA-Z/][a-zA-Z0-9./_-]*")
 _NOT_TEXT: Final = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
@@ -40,30 +46,65 @@ def missing_rules(missing: Iterable[tuple[Permission, Iterable[str]]]) -> str:
     return "\n".join(f"- {{{rule(permission, verbs)}}}" for permission, verbs in missing)
 
 
-def roles(permissions: Iterable[Permission], name: str, *, suffix: str = "-leader-election") -> str:
+def of_reader(permission: Permission) -> bool:
+    """Whether the Role `READER` grants a permission."""
+    place = (permission.resource, permission.namespace, tuple(permission.names))
+    return place == ("configmaps", client_authorities.NAMESPACE, (client_authorities.NAME,))
+
+
+def roles(
+    permissions: Iterable[Permission],
+    name: str,
+    *,
+    suffix: str = "-leader-election",
+    account: Account | None = None,
+) -> str:
     """Return a ClusterRole and, for each namespace, a Role, as YAML with comments.
 
-    The name of a Role ends with `suffix`, but that of one without Leases with `READER_SUFFIX`.
+    The name of the Role with the Lease ends with `suffix`. What `READER` grants has no Role. With
+    an account there is a binding for each role, and one for `READER` if that is needed.
     """
+    needed = tuple(permissions)
     by_namespace: dict[str, list[Permission]] = {"": []}
-    for each in permissions:
-        by_namespace.setdefault(each.namespace, []).append(each)
-    return "---\n".join(
-        _role(name + (_suffix(needed, suffix) if namespace else ""), namespace, needed)
-        for namespace, needed in by_namespace.items()
-    )
+    for each in needed:
+        if not of_reader(each):
+            by_namespace.setdefault(each.namespace, []).append(each)
+    documents = []
+    for namespace, those in by_namespace.items():
+        with_lease = any(each.resource == "leases" for each in those)
+        role = name + (suffix if namespace and with_lease else "")
+        documents.append(_role(role, namespace, those))
+        if account is not None:
+            documents.append(_binding(role, namespace, role, account))
+    if account is not None and any(map(of_reader, needed)):
+        binding = name + READER_SUFFIX
+        documents.append(_binding(binding, client_authorities.NAMESPACE, READER, account))
+    return "---\n".join(documents)
 
 
-def _suffix(permissions: Iterable[Permission], suffix: str) -> str:
-    return suffix if any(each.resource == "leases" for each in permissions) else READER_SUFFIX
+def _binding(name: str, namespace: str, role: str, account: Account) -> str:
+    kind = "Role" if namespace else "ClusterRole"
+    lines = [
+        *_head(f"{kind}Binding", name, namespace),
+        "roleRef:",
+        f"  apiGroup: {GROUP}",
+        f"  kind: {kind}",
+        f"  name: {_scalar(role)}",
+        "subjects:",
+        "  - kind: ServiceAccount",
+        f"    name: {_scalar(account[1])}",
+        f"    namespace: {_scalar(account[0])}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _head(kind: str, name: str, namespace: str) -> list[str]:
+    lines = [f"apiVersion: {GROUP}/v1", f"kind: {kind}", "metadata:", f"  name: {_scalar(name)}"]
+    return [*lines, f"  namespace: {_scalar(namespace)}"] if namespace else lines
 
 
 def _role(name: str, namespace: str, permissions: Iterable[Permission]) -> str:
-    kind = "Role" if namespace else "ClusterRole"
-    lines = [f"apiVersion: {API_VERSION}", f"kind: {kind}", "metadata:"]
-    lines.append(f"  name: {_scalar(name)}")
-    if namespace:
-        lines.append(f"  namespace: {_scalar(namespace)}")
+    lines = _head("Role" if namespace else "ClusterRole", name, namespace)
     lines.append("rules:")
     for same in _alike(permissions):
         first = same[0]

@@ -42,13 +42,12 @@ def kubestow(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def printed() -> list[dict[str, Any]]:
-    """Return the rules that `config rbac` prints for the cluster and for kube-system."""
+    """Return the rules that `config rbac` prints for the cluster."""
     found = kubestow("config", "rbac", "--name", ACCOUNT)
     assert found.returncode == 0, found.stderr
-    roles = [each for each in yaml.safe_load_all(found.stdout) if each["kind"].endswith("Role")]
-    namespaces = [role["metadata"].get("namespace", "") for role in roles]
-    assert namespaces == ["", "kube-system", "kubestow-system"]
-    return [rule for role in roles[:2] for rule in role["rules"]]
+    role, election = yaml.safe_load_all(found.stdout)
+    assert election["metadata"]["namespace"] == "kubestow-system"
+    return list(role["rules"])
 
 
 def without(rules: Sequence[dict[str, Any]], *resources: str) -> list[dict[str, Any]]:
@@ -62,7 +61,7 @@ def without(rules: Sequence[dict[str, Any]], *resources: str) -> list[dict[str, 
 
 
 def grant(control_plane: ControlPlane, rules: Sequence[dict[str, Any]]) -> None:
-    """Let the account do exactly what the rules say."""
+    """Let the account do exactly what the rules say, and read the authorities of certificates."""
     role = {"metadata": {"name": ACCOUNT}, "rules": list(rules)}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
     reference = {
@@ -72,6 +71,9 @@ def grant(control_plane: ControlPlane, rules: Sequence[dict[str, Any]]) -> None:
     control_plane.admin.ensure(f"{RBAC}/clusterroles", role)
     control_plane.admin.request("PUT", f"{RBAC}/clusterroles/{ACCOUNT}", role)
     control_plane.admin.ensure(f"{RBAC}/clusterrolebindings", binding)
+    reader = {**reference, "kind": "Role", "name": "extension-apiserver-authentication-reader"}
+    path = f"{RBAC}/namespaces/kube-system/rolebindings"
+    control_plane.admin.ensure(path, {**binding, "roleRef": reader})
 
 
 @pytest.fixture

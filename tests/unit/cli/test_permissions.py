@@ -23,7 +23,17 @@ def test_roles_are_printed_under_the_name_that_was_given(shell: Shell) -> None:
     ended = shell("config", "rbac", "--name", "mine")
     assert ended.code == 0, ended.err
     names = [each["metadata"]["name"] for each in yaml.safe_load_all(ended.out)]
-    assert names == ["mine", "mine-authentication-reader", "mine-leader-election"]
+    assert names == ["mine", "mine-leader-election"]
+
+
+def test_the_bindings_to_an_account_are_printed_on_request(shell: Shell) -> None:
+    ended = shell("config", "rbac", "--service-account", "a/b")
+    assert ended.code == 0, ended.err
+    printed = list(yaml.safe_load_all(ended.out))
+    assert [each["kind"] for each in printed] == [
+        "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "RoleBinding"
+    ]  # fmt: skip
+    assert printed[-1]["roleRef"]["name"] == "extension-apiserver-authentication-reader"
 
 
 def test_the_roles_of_people_who_ask_are_for_the_lease_of_the_configuration(
@@ -51,9 +61,12 @@ def test_an_invalid_file_is_reported_with_every_problem(shell: Shell, tmp_path: 
     assert "profiles" in ended.err
 
 
-@pytest.mark.parametrize("account", ["kubestow", "a/b/c", "/kubestow", "kubestow-system/"])
-def test_an_account_is_a_namespace_and_a_name(shell: Shell, account: str) -> None:
-    ended = shell("check", f"--service-account={account}")
+@pytest.mark.parametrize("account", ["kubestow", "a/b/c", "/kubestow", "kubestow-system/", "a/?"])
+@pytest.mark.parametrize("command", [["check"], ["config", "rbac"]])
+def test_an_account_is_a_namespace_and_a_name(
+    shell: Shell, command: list[str], account: str
+) -> None:
+    ended = shell(*command, f"--service-account={account}")
     assert ended.code == 2
     assert f'"{account}" is not NAMESPACE/NAME' in ended.err
 

@@ -20,10 +20,7 @@ from tests.unit.repository.tree import ROOT
 MANIFESTS: Final = ROOT / "manifests"
 HEADER: Final = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
 Grant = tuple[str, str, str, str, str]
-OF_THE_CLUSTER: Final = (
-    "kube-system", "", "configmaps", "get", "extension-apiserver-authentication"
-)  # fmt: skip
-"""What the role of each cluster grants to which the manifests bind the account."""
+ACCOUNT: Final = ("kubestow-system", "kubestow")
 
 
 def grants(documents: Iterable[Any]) -> Iterator[Grant]:
@@ -68,8 +65,27 @@ def test_the_manifests_have_exactly_what_the_default_configuration_needs() -> No
     permissions = needed()
     on_demand = [each for each in permissions if each.on_demand]
     always = [each for each in permissions if not each.on_demand]
-    assert printed(always) == {*grants(base), OF_THE_CLUSTER}
+    assert printed(always) == set(grants(base))
     assert printed(on_demand) == set(grants(bridge))
+
+
+def test_the_bindings_are_those_of_the_manifests() -> None:
+    base = yaml.safe_load_all((MANIFESTS / "rbac.yaml").read_text())
+    ours = yaml.safe_load_all(roles(needed(), "kubestow", account=ACCOUNT))
+
+    def bindings(documents: Iterable[Any]) -> list[Any]:
+        return [each for each in documents if each["kind"].endswith("Binding")]
+
+    assert len(expected := bindings(base)) == 3
+    assert bindings(ours) == expected
+
+
+def test_a_role_is_bound_under_the_name_that_was_given() -> None:
+    printed = list(yaml.safe_load_all(roles(needed(), "true", account=("1", "no"))))
+    named = {each["metadata"]["name"] for each in printed}
+    assert named == {"true", "true-leader-election", "true-authentication-reader"}
+    subjects = [subject for each in printed for subject in each.get("subjects", ())]
+    assert subjects == 3 * [{"kind": "ServiceAccount", "namespace": "1", "name": "no"}]
 
 
 def test_the_manifests_have_exactly_what_people_who_ask_need() -> None:
@@ -95,16 +111,14 @@ def test_without_leader_election_there_is_no_role(tmp_path: Path) -> None:
     permissions = needed("leaderElection: {leaderElect: false}", tmp_path)
     printed = yaml.safe_load_all(roles(permissions, "kubestow"))
     names = [each["metadata"]["name"] for each in printed]
-    assert names == ["kubestow", "kubestow-authentication-reader"]
+    assert names == ["kubestow"]
 
 
-def test_a_lease_beside_the_authorities_shares_their_role(tmp_path: Path) -> None:
+def test_what_every_cluster_has_a_role_for_gets_none_beside_the_lease(tmp_path: Path) -> None:
     permissions = needed("leaderElection: {resourceNamespace: kube-system}", tmp_path)
     _, role = yaml.safe_load_all(roles(permissions, "kubestow"))
     assert role["metadata"]["name"] == "kubestow-leader-election"
-    assert {each for rule in role["rules"] for each in rule["resources"]} == {
-        "configmaps", "leases"
-    }  # fmt: skip
+    assert {each for rule in role["rules"] for each in rule["resources"]} == {"leases"}
 
 
 def test_the_role_is_for_the_lease_that_is_configured(tmp_path: Path) -> None:
