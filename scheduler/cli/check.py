@@ -17,6 +17,7 @@ from scheduler.cli.reporting import EXIT_FAILED
 from scheduler.cli.tables import FOLDED, WHOLE, Cell, listing, put, wide_console
 
 if TYPE_CHECKING:
+    from scheduler.cli.account_faults import Fault
     from scheduler.client.access_reviews import Access
     from scheduler.client.rest import ApiClient
     from scheduler.framework import Permission
@@ -96,7 +97,8 @@ def command(
     is off), on-demand (missing, and needed by some pods only) or absent (the API server has no such
     resource, so there are no objects). Permission to create the Lease is needed only while there is
     none. The rules to add follow the table, and who leads in the cluster, and why replicas there do
-    not run. To review another account you may create
+    not run. If an account may do almost nothing, the command says instead what is absent: the
+    account, its binding or the role. To review another account you may create
     subjectaccessreviews, as administrators may. Nothing in the cluster changes.
 
     Exit code 0: nothing is missing. 1: something required is, or the cluster does not answer.
@@ -111,17 +113,21 @@ def command(
     review = _reviewer(account)
     needed = needed_permissions(reading_options(file or "", **values))
 
-    async def work(client: ApiClient) -> tuple[list[Finding], list[str]]:
+    async def work(client: ApiClient) -> tuple[list[Finding], list[Fault], list[str]]:
+        from scheduler.cli.account_faults import faults
         from scheduler.cli.installation import look
 
         findings = await find(client, needed, review)
-        return findings, await look(client, needed) if output == "table" else []
+        if output == "json":
+            return findings, [], []
+        causes = [] if account is None else await faults(client, account, findings, file or "")
+        return findings, causes, await look(client, needed)
 
-    findings, installed = cluster.run(work)
+    findings, causes, installed = cluster.run(work)
     if output == "json":
         click.echo(json.dumps([_as_data(each) for each in findings], indent=2))
     else:
-        _print(findings)
+        _print(findings, causes)
         if installed:
             click.echo("\n" + "\n".join(installed))
     states = {each.state for each in findings}
@@ -164,7 +170,7 @@ def _reviewer(account: Account | None) -> Review:
     return review
 
 
-def _print(findings: Sequence[Finding]) -> None:
+def _print(findings: Sequence[Finding], causes: Sequence[Fault] = ()) -> None:
     from scheduler.permissions.rbac import missing_rules
 
     styles = {
@@ -187,8 +193,15 @@ def _print(findings: Sequence[Finding]) -> None:
     put(wide_console(), listing(columns, rows))
     if not {"missing", "off"} & {each.state for each in findings}:
         click.echo("\nNothing is missing.")
+    for cause in causes:
+        click.echo(f"\n{cause.text}")
+    explained: frozenset[str] = frozenset().union(*(each.instead_of for each in causes))
     for states, words in ADVICE.items():
-        denied = [each for each in findings if each.state in states]
+        denied = [
+            each
+            for each in findings
+            if each.state in states and each.permission.namespace not in explained
+        ]
         for namespace in dict.fromkeys(each.permission.namespace for each in denied):
             where = f"the Role in {namespace}" if namespace else "the ClusterRole"
             rules = [

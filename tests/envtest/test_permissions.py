@@ -183,7 +183,41 @@ def test_check_compares_a_cluster_with_a_configuration(
     assert code == 1
     assert states["nodes"] == "missing"
     assert states["resourcequotas"] == "off"
+    control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
     table = kubestow("check", account, kubeconfig)
     assert table.returncode == 1
     assert '- {apiGroups: [""], resources: [nodes], verbs: [list, watch]}' in table.stdout
-    assert "Add to the rules of the Role in kubestow-system:" in table.stdout
+    # The account has no Role there at all, so there is none to add rules to.
+    assert (
+        f"No RoleBinding in kubestow-system gives a Role to {NAMESPACE}/{ACCOUNT}" in table.stdout
+    )
+    assert "Add to the rules of the Role in kubestow-system:" not in table.stdout
+
+
+def test_check_names_the_account_or_the_binding_that_is_absent(
+    control_plane: ControlPlane, printed: list[dict[str, Any]]
+) -> None:
+    grant(control_plane, printed)
+    own = control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
+
+    def check(account: str, kubeconfig: object = control_plane.kubeconfig) -> str:
+        option = f"--service-account={NAMESPACE}/{account}"
+        return kubestow("check", option, f"--kubeconfig={kubeconfig}").stdout
+
+    misspelt = f"There is no ServiceAccount {NAMESPACE}/restrictd; did you mean {ACCOUNT}?"
+    assert misspelt in (told := check("restrictd"))
+    assert "Add to the rules" not in told
+    # The account itself may review others, and may read none of this.
+    assert "your user may not read these" in (told := check("restrictd", own))
+    assert "Add to the rules of the ClusterRole:" in told
+
+    control_plane.admin.request("DELETE", f"{RBAC}/clusterrolebindings/{ACCOUNT}")
+    unbound = (
+        f"No ClusterRoleBinding gives a ClusterRole to {NAMESPACE}/{ACCOUNT}:\n"
+        f"  kubectl create clusterrolebinding {ACCOUNT} --clusterrole={ACCOUNT} "
+        f"--serviceaccount={NAMESPACE}:{ACCOUNT}\n"
+    )
+    assert unbound in (told := check(ACCOUNT))
+    assert "Add to the rules of the ClusterRole:" not in told
+    grant(control_plane, printed)
+    assert "ClusterRoleBinding" not in check(ACCOUNT)

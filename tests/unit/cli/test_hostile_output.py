@@ -71,8 +71,8 @@ QUOTA: Final = (
     ["quota", "set", "--cpu", "1", "-n", "x", "-o", "yaml"],
 )  # fmt: skip
 PRINT_NOTHING_OF_TENANTS: Final = frozenset(
-    # `bundle` and `record` print counts; `check` prints permissions; `ui` serves a page; `plugin`
-    # reads the files of its user.
+    # `bundle` and `record` print counts; `ui` serves a page; `plugin` reads the files of its user;
+    # `check` prints permissions, and names of roles, see tests/integration/check.
     {"run", "demo", "config", "check", "ui", "bundle", "record", "apiserver", "version", "plugin"}
 )
 

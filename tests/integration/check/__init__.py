@@ -1,0 +1,1 @@
+"""Tests of `kubestow check` against an embedded API server."""
