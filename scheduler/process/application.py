@@ -41,6 +41,7 @@ from scheduler.metrics import SchedulerMetrics
 from scheduler.process import logs
 from scheduler.process.endpoints import Endpoints
 from scheduler.process.garbage_collection import collect_seldom, keep_what_exists
+from scheduler.process.leader_beside import warn_of_leader
 from scheduler.process.lease_thread import LeaseThread, PostedMetrics
 from scheduler.process.leaving import run_and_leave
 from scheduler.process.memory_upkeep import malloc_trim, return_memory
@@ -290,6 +291,11 @@ class Application:
             start(wiring.reviewer.run, "permissions")
             start(reloader.run, "configuration reload")
             start(endpoints.run, "client authorities")
+            if elector is None:
+                lease = self._configuration.effective.leader_election
+                client = wiring.connections.client.derive("leader-beside")
+                place = (lease.resource_namespace, lease.resource_name)
+                start(partial(warn_of_leader, client, *place), "look at the Lease")
             if self._owns_process:
                 start(partial(return_memory, self._clock, malloc_trim()), "memory upkeep")
 
