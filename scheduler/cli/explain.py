@@ -182,7 +182,7 @@ def _explain_owner(
     import msgspec
 
     from scheduler.cli import owner_explanation, owner_object
-    from scheduler.cli.tables import wide_console
+    from scheduler.cli.tables import say, wide_console
 
     try:
         page = owner_explanation.ask(endpoint, owner, query)
@@ -196,7 +196,11 @@ def _explain_owner(
     if output == "json":
         click.echo(escaped_json(msgspec.json.encode(page)))
         return
-    owner_explanation.show(page, wide_console(), **shown)
+    console = wide_console()
+    owner_explanation.show(page, console, **shown)
+    if shown["search"] != "none" and (line := owner_object.fewer(endpoint, page)):
+        say(console, "")
+        say(console, line)
 
 
 def _explain_group(endpoint: Endpoint, key: str, output: str) -> None:

@@ -1,4 +1,4 @@
-"""The object of an owner whose pods the scheduler does not know: whether it exists.
+"""The object of an owner of pods: whether it exists, and how many replicas it asks for.
 
 One GET to the API server of the leader, as the user of the kubeconfig, and one list of at most
 `MAX_NAMES` names where it does not exist. Without an answer there is nothing to add.
@@ -19,6 +19,7 @@ from scheduler.sanitizing.names import is_namespace_name, is_object_name
 
 if TYPE_CHECKING:
     from scheduler.cli.endpoint import Endpoint
+    from scheduler.explain.records import OwnerPage
 
 MAX_NAMES: Final = 250
 MAX_SHOWN: Final = 100
@@ -42,6 +43,10 @@ NAMES_ONLY: Final = (
 NONE: Final = (
     "there is no {kind} {name} in namespace {namespace}{near}\n"
     "-n NAMESPACE names another namespace. Those of all:  kubectl get {plural} -A"
+)
+FEWER: Final = (
+    "None would wait with {placed} {replicas}:  "
+    "kubectl -n {namespace} scale deployment {name} --replicas={placed}"
 )
 NO_PODS: Final = (
     "{kind} {name} in namespace {namespace} has no pod that waits or has a node; those that have "
@@ -90,6 +95,25 @@ def about(endpoint: Endpoint, owner: str) -> str:
     return NO_PODS.format(
         asked=one_line(shortened(asked, MAX_SHOWN)), path=path, word=kind.lower(), **words
     )
+
+
+def fewer(endpoint: Endpoint, page: OwnerPage) -> str:
+    """Return with how many replicas no pod of a Deployment would wait; empty if that is not known.
+
+    A Deployment gives up pods without a node first. In a rollout it has more pods than replicas,
+    and fewer replicas may not end the wait.
+    """
+    kind, _, name = page.owner.partition("/")
+    namespace = page.namespace
+    if kind != "Deployment" or not (page.waiting and page.placed) or page.others:
+        return ""
+    if not (is_namespace_name(namespace) and is_object_name(name)):
+        return ""
+    target = f"{_APPS}/namespaces/{namespace}/deployments/{name}"
+    if _at(_read(endpoint, target)[1], "spec.replicas") != page.waiting + page.placed:
+        return ""
+    replicas = "replica" if page.placed == 1 else "replicas"
+    return FEWER.format(placed=page.placed, replicas=replicas, namespace=namespace, name=name)
 
 
 def _near(endpoint: Endpoint, target: str, name: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import Final
 
 from scheduler.api.pod import Pod
+from scheduler.explain.owners import MAX_OWNER, owner_of
 from scheduler.explain.pages.pods import DecisionsOf
 from scheduler.explain.pages.query_numbers import number_in
 from scheduler.explain.pages.slices import in_slices
@@ -27,7 +28,6 @@ from scheduler.explain.records.causes import cause_of
 from scheduler.explain.records.story import why_waiting
 from scheduler.explain.records.waiting_pods import Selection, Waiting, WaitingPods
 from scheduler.framework import Clock, QueuedPodInfo
-from scheduler.groups.terms import group_of
 from scheduler.queue import SchedulingQueue
 
 DEFAULT_GROUPS: Final = 100
@@ -35,8 +35,6 @@ MAX_GROUPS: Final = 200
 """Maximum number in one response; each is explained, which takes some 10 us."""
 MAX_PODS: Final = 500
 MAX_WORDS: Final = 8
-MAX_OWNER: Final = 253
-"""Characters of the kind, and of the name of an owner, whom the API server hardly checks."""
 _STEP: Final = 250
 """Number of pods that one step counts."""
 _MESSAGES: Final = 10
@@ -51,8 +49,6 @@ _NAMES: Final = 50
 """Number of names of other schedulers that are counted: each pod of an owner may have its own."""
 MAX_OTHERS: Final = 5
 """Number of those that are listed."""
-
-TEMPLATE_HASH: Final = "pod-template-hash"
 
 
 class WaitingPages:
@@ -260,26 +256,3 @@ class _Causes:
 def _cause(place: QueueState, info: QueuedPodInfo) -> str:
     plugins = (info.gating_plugin,) if info.gating_plugin else info.rejectors
     return cause_of(place, info.last_message, plugins)
-
-
-def owner_of(pod: Pod, kind: str = "") -> str:
-    """Return kind and name of the pod group, or of the controller; of a Deployment for its pods.
-
-    Where an owner of one `kind` is asked for, it is the one of that kind: a pod of a pod group also
-    belongs to its Job, one of a Deployment to its ReplicaSet, one of a CronJob to its Job.
-    """
-    group = group_of(pod) if kind in {"", "PodGroup"} else None
-    if group is not None:
-        return f"PodGroup/{group.name[:MAX_OWNER]}"
-    owner = next((each for each in pod.metadata.owner_references if each.controller), None)
-    if owner is None:
-        return ""
-    suffix = f"-{pod.metadata.labels.get(TEMPLATE_HASH, '')}"
-    of_template = len(suffix) > 1 and owner.name.endswith(suffix)
-    if owner.kind == "ReplicaSet" and of_template and kind != "ReplicaSet":
-        return f"Deployment/{owner.name.removesuffix(suffix)[:MAX_OWNER]}"
-    if owner.kind == "Job" and kind == "CronJob":
-        # A CronJob names its Jobs after the minute for which they are due.
-        name, _, minute = owner.name.rpartition("-")
-        return f"CronJob/{name[:MAX_OWNER]}" if minute.isdecimal() else ""
-    return f"{owner.kind[:MAX_OWNER]}/{owner.name[:MAX_OWNER]}"

@@ -181,10 +181,12 @@ def _eviction(nodes: Examination, view: PodView, last: Decision | None) -> str:
     if view.place is QueueState.GATED:
         return ""
     helped = sum(each.nodes for each in nodes.rejections if each.status == "Unschedulable")
-    if nodes.evictable is not None:
-        helped = min(helped, nodes.evictable)
     if not helped:
         return "Evicting other pods would not help."
+    if nodes.evictable == 0:
+        return "Preemption would not help: no pod on those nodes has a lower priority."
+    if nodes.evictable is not None:
+        helped = min(helped, nodes.evictable)
     return f"Evicting pods of lower priority might help on {counted(helped, 'node')}."
 
 

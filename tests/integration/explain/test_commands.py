@@ -145,7 +145,7 @@ async def test_a_pod_that_fits_nowhere_is_explained_by_plugin_and_reason(
     assert re.search(r"; and in (4m\d+s|5m) at the latest \(periodic flush\)\.$", lines[4])
     assert lines[5:7] == ["", "It would be scheduled after one of these changes, least first"]
     assert lines[7].startswith("1. request at most 1 cpu (goes to small")
-    assert re.match(r"2\. 1 more cpu on node small\d \(goes to small\d\)$", lines[8])
+    assert re.match(r"2\. give node small\d 1 more cpu \(goes to small\d\)$", lines[8])
     lines = shown.splitlines()
     assert lines[0].startswith("default/web  queued, profile kubestow, priority 0, uid ")
     assert row(shown, "NodeResourcesFit awaits")[1].startswith("AssignedPodDelete, ")

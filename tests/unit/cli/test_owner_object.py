@@ -11,7 +11,7 @@ import pytest
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import NO_SUCH_POD, UNREACHABLE, CommandError
 from scheduler.cli.owner_object import MAX_NAMES, NAMES_ONLY
-from scheduler.explain.records import WaitingPage
+from scheduler.explain.records import WaitingGroup, WaitingPage
 from tests.unit.cli.command_line import Shell
 
 GONE: Final = (404, {"kind": "Status", "reason": "NotFound"})
@@ -24,6 +24,11 @@ class Cluster:
     def __init__(self) -> None:
         self.objects: dict[str, tuple[int, Any]] = {}
         self.asked: list[tuple[str, str]] = []
+        #: What the scheduler knows of the owner.
+        self.waiting = WaitingPage(
+            now=1.0, leading=True, namespace="shop", total=0, headline="", causes=[], selected=0,
+            group_total=0, groups=[], pods=[], placed=0,
+        )  # fmt: skip
 
     def read(self, target: str, accept: str) -> tuple[int, bytes]:
         """Return an object."""
@@ -35,14 +40,10 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    nothing = WaitingPage(
-        now=1.0, leading=True, namespace="shop", total=0, headline="", causes=[], selected=0,
-        group_total=0, groups=[], pods=[], placed=0,
-    )  # fmt: skip
 
     def get(_: Endpoint, path: str, __: object) -> bytes:
         if path == "/debug/waiting":
-            return msgspec.json.encode(nothing)
+            return msgspec.json.encode(made.waiting)
         raise CommandError("no such page", NO_SUCH_POD)
 
     monkeypatch.setattr(Endpoint, "get", get)
@@ -150,3 +151,25 @@ def test_without_an_api_server_the_text_stays(
     ended = shell("explain", "deployment/mis", "-n", "shop")
     assert (ended.code, cluster.asked) == (NO_SUCH_POD, [])
     assert TODAY in ended.err
+
+
+@pytest.mark.parametrize(
+    ("replicas", "waiting", "placed", "helps"),
+    [(5, 2, 3, True), (4, 2, 3, False), (2, 2, 0, False), (3, 0, 3, False), (None, 2, 3, False)],
+)
+def test_a_deployment_is_told_with_how_many_replicas_none_would_wait(
+    cluster: Cluster, shell: Shell, replicas: int | None, waiting: int, placed: int, helps: bool
+) -> None:
+    groups = [WaitingGroup("shop", "Deployment/web", "lack CPU", waiting, "web-1", 1.0)]
+    cluster.waiting = msgspec.structs.replace(
+        cluster.waiting, selected=waiting, placed=placed, groups=groups if waiting else [],
+        group_total=int(waiting > 0),
+    )  # fmt: skip
+    target = "/apis/apps/v1/namespaces/shop/deployments/web"
+    found = {"kind": "Deployment", "spec": {"replicas": replicas}}
+    cluster.objects[target] = (200, found) if replicas else GONE
+    ended = shell("explain", "deployment/web", "-n", "shop")
+    line = "\nNone would wait with 3 replicas:  kubectl -n shop scale deployment web --replicas=3\n"
+    assert ended.code == 0
+    assert ended.out.endswith(line) is helps
+    assert "replicas" not in shell("explain", "deploy/web", "-n", "shop", "--remedies", "none").out

@@ -96,7 +96,10 @@ def test_places_in_the_queue(changes: dict[str, Any], sentence: str) -> None:
         (Examination(3, 2, best=(NodeScore("n1", 7, ()),)), "It fits on 2 of 3 nodes now, best on"),
         (Examination(1, 0, (TAINT,)), "Evicting other pods would not help."),
         (replace(NODES, evictable=3), "might help on 3 nodes."),
-        (replace(NODES, evictable=0), "Evicting other pods would not help."),
+        (
+            replace(NODES, evictable=0),
+            "would not help: no pod on those nodes has a lower priority.",
+        ),
         (Examination(9, 0, (CPU,) * 5), "80 others for other reasons (-v)."),
     ],
 )

@@ -11,7 +11,11 @@ from scheduler.api.node import HOSTNAME, Node, NodeStatus
 from scheduler.api.requests import node_allocatable
 from scheduler.explain.records import Change, Code, Step
 from scheduler.explain.what_if.changes import as_json
-from scheduler.explain.what_if.remedies.node_steps import wanted_labels
+from scheduler.explain.what_if.remedies.node_steps import (
+    HARD,
+    UNSCHEDULABLE_TAINT,
+    wanted_labels,
+)
 from scheduler.explain.what_if.remedies.resource_steps import amounts, quantity, spoken
 from scheduler.explain.what_if.remedies.situation import Situation
 
@@ -23,19 +27,27 @@ LOOKED_AT: Final = 200
 
 
 def like_the_best(situation: Situation) -> Iterator[Step]:
-    """Add a node like each of a few different ones, without taints, large enough."""
+    """Add a node like each of a few different ones, without taints, large enough.
+
+    Nodes that take pods come first as models.
+    """
     table = situation.table
     kinds: dict[frozenset[tuple[str, str]], Node] = {}
-    for row in table.rows[:LOOKED_AT].tolist():
-        node = table.nodes[row]
-        if node is not None:
-            labels = node.metadata.labels.items()
-            kinds.setdefault(frozenset(each for each in labels if each[0] != HOSTNAME), node)
-    chosen = sorted(kinds.values(), key=lambda each: len(wanted_labels(situation, each)))
+    found = [table.nodes[row] for row in table.rows[:LOOKED_AT].tolist()]
+    for node in sorted(filter(None, found), key=_takes_none):
+        labels = node.metadata.labels.items()
+        kinds.setdefault(frozenset(each for each in labels if each[0] != HOSTNAME), node)
+    chosen = sorted(
+        kinds.values(), key=lambda each: (len(wanted_labels(situation, each)), _takes_none(each))
+    )
     for node in chosen[:KINDS]:
         yield _like(situation, node)
     if not chosen:
         yield _like(situation, Node())
+
+
+def _takes_none(node: Node) -> bool:
+    return node.spec.unschedulable or any(each.effect in HARD for each in node.spec.taints)
 
 
 def _like(situation: Situation, like: Node) -> Step:
@@ -65,7 +77,7 @@ def _like(situation: Situation, like: Node) -> Step:
         text += f" with at least {' and '.join(larger)}"
     if texts:
         text += f", labelled {', '.join(texts)}"
-    if like.spec.taints or like.spec.unschedulable:
+    if any(each.key != UNSCHEDULABLE_TAINT for each in like.spec.taints):
         text += ", without its taints"
     cost = 8.0 + len(larger) + 0.3 * len(texts)
     return Step(Code.ADD_NODE, text, (Change("add", "Node", name, value=value),), cost, name)

@@ -16,7 +16,7 @@ from scheduler.explain.what_if.changes import JsonObject, pointer
 from scheduler.explain.what_if.remedies.situation import Situation, evictions, names, set_node
 
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
-_HARD: Final = ("NoSchedule", "NoExecute")
+HARD: Final = ("NoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 MAX_TERMS: Final = 10
@@ -49,7 +49,7 @@ def taints(situation: Situation) -> Iterator[Step]:
     bad = [
         each
         for each in node.spec.taints
-        if each.effect in _HARD and not any(tolerates(one, each) for one in tolerations)
+        if each.effect in HARD and not any(tolerates(one, each) for one in tolerations)
     ]
     if not bad:
         return

@@ -11,8 +11,9 @@ import numpy as np
 from scheduler.api.node import HOSTNAME, Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_affinity import AffinityTerm
+from scheduler.explain.owners import owner_of
 from scheduler.explain.records import Change, Code, Step
-from scheduler.explain.what_if.changes import pointer
+from scheduler.explain.what_if.changes import JsonObject, as_json, pointer
 from scheduler.explain.what_if.remedies.node_steps import label_step
 from scheduler.explain.what_if.remedies.situation import Situation, evictions, listed, names
 from scheduler.framework import PodTerm, Rows, TermKind
@@ -21,6 +22,7 @@ _HARD: Final = "DoNotSchedule"
 _SOFT: Final = "ScheduleAnyway"
 _CONSTRAINTS: Final = "/spec/topologySpreadConstraints"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _MISSING_CLASS: Final = re.compile(r"device class (\S+) does not exist")
 _MISSING_LABEL: Final = "missing required label"
 _MORE: Final = (1, 2, 4, 8)
@@ -116,34 +118,72 @@ def resource_claims(situation: Situation) -> Iterator[Step]:
 
 
 def pod_affinity(situation: Situation) -> Iterator[Step]:
-    """Drop terms, or evict the pods that keep this one away."""
-    affinity = situation.spec.get("affinity") or {}
-    for kind, code, cost in (
-        ("podAffinity", Code.DROP_POD_AFFINITY, 4.5),
-        ("podAntiAffinity", Code.DROP_POD_ANTI_AFFINITY, 4.6),
-    ):
-        terms = (affinity.get(kind) or {}).get(_REQUIRED) or []
-        path = pointer("spec", "affinity", kind, _REQUIRED)
-        name = "affinity" if kind == "podAffinity" else "anti-affinity"
-        if len(terms) > 1:
-            for index, term in enumerate(terms[:MAX_TERMS]):
-                left = [each for i, each in enumerate(terms) if i != index]
-                text = f"drop the required pod {name} over {term.get('topologyKey')}"
-                yield Step(code, text, (situation.set_pod(path, left),), cost)
-        if terms:
-            text = f"drop the required pod {name}"
-            yield Step(code, text, (situation.set_pod(path, None),), cost + 0.2 * len(terms))
+    """Drop affinity, make anti-affinity preferred, or evict the pods that keep this one away."""
+    terms = _required(situation.spec, "podAffinity")
+    path = pointer("spec", "affinity", "podAffinity", _REQUIRED)
+    if len(terms) > 1:
+        for index, term in enumerate(terms[:MAX_TERMS]):
+            left = [each for i, each in enumerate(terms) if i != index]
+            text = f"drop the required pod affinity over {term.get('topologyKey')}"
+            yield Step(Code.DROP_POD_AFFINITY, text, (situation.set_pod(path, left),), 4.5)
+    if terms:
+        text, cost = "drop the required pod affinity", 4.5 + 0.2 * len(terms)
+        yield Step(Code.DROP_POD_AFFINITY, text, (situation.set_pod(path, None),), cost)
+    rivals: list[Pod] = []
     if situation.node is not None and "anti-affinity" in situation.reasons:
-        yield from _without_rivals(situation)
+        rivals = _rivals(situation)
+    yield from _preferred_instead(situation, [e for e in rivals if situation.is_own_member(e)])
+    others = [each for each in rivals if not situation.is_own_member(each)]
+    if others and situation.node is not None:
+        text = f"evict {names(others)}, which must not be near this pod"
+        cost = 7.0 + len(others)
+        yield Step(Code.EVICT_PODS, text, evictions(others), cost, situation.node.name)
 
 
-def _without_rivals(situation: Situation) -> Iterator[Step]:
-    """Evict the pods of the node's domain whose anti-affinity this one meets, or it theirs."""
-    node = situation.node
-    assert node is not None
+def _required(spec: JsonObject, kind: str) -> list[JsonObject]:
+    found: list[JsonObject] = ((spec.get("affinity") or {}).get(kind) or {}).get(_REQUIRED) or []
+    return found
+
+
+def _preferred_instead(situation: Situation, siblings: list[Pod]) -> Iterator[Step]:
+    """Make required anti-affinity preferred; of the siblings too, which have the same template."""
+    terms = _required(situation.spec, "podAntiAffinity")
+    whose = ""
+    if siblings:
+        whose = f" of {owner_of(situation.pod, 'Deployment') or owner_of(situation.pod)}"
+    everything = tuple(range(len(terms)))
+    single = [(at,) for at in everything[:MAX_TERMS]] if len(terms) > 1 else []
+    for chosen in (*single, everything) if terms else ():
+        over = f" over {terms[chosen[0]].get('topologyKey')}" if len(chosen) < len(terms) else ""
+        changes = tuple(
+            change
+            for pod in (situation.pod, *siblings)
+            for change in _made_preferred(pod, [terms[at] for at in chosen])
+        )
+        node = situation.node.name if siblings and situation.node is not None else ""
+        text = f"make the required pod anti-affinity{over}{whose} preferred"
+        cost = 4.6 + (0.2 * len(terms) if len(chosen) == len(terms) else 0.0)
+        yield Step(Code.DROP_POD_ANTI_AFFINITY, text, changes, cost, node)
+
+
+def _made_preferred(pod: Pod, terms: list[JsonObject]) -> Iterator[Change]:
+    stated = ((as_json(pod).get("spec") or {}).get("affinity") or {}).get("podAntiAffinity") or {}
+    left = [each for each in stated.get(_REQUIRED) or [] if each not in terms]
+    weighted = [{"weight": 100, "podAffinityTerm": each} for each in terms]
+    values = {_REQUIRED: left or None, _PREFERRED: [*(stated.get(_PREFERRED) or []), *weighted]}
+    for field, value in values.items():
+        path = pointer("spec", "affinity", "podAntiAffinity", field)
+        yield Change("set", "Pod", pod.key, path, value)
+
+
+def _rivals(situation: Situation) -> list[Pod]:
+    """Return the pods of the node's domain whose anti-affinity this one meets, or it theirs.
+
+    None if they are too many to be evicted, or to be looked at.
+    """
     rows = _rows_of_rivals(situation)
     if len(rows) > MAX_EVICTED:
-        return
+        return []
     table = situation.table
     found = [
         pod
@@ -151,11 +191,7 @@ def _without_rivals(situation: Situation) -> Iterator[Step]:
         for pod in table.pods[row].values()
         if _repel_each_other(situation, pod, table.nodes[row])
     ]
-    rivals = sorted(found, key=lambda each: each.key)
-    if not 0 < len(rivals) <= MAX_EVICTED:
-        return
-    text = f"evict {names(rivals)}, which must not be near this pod"
-    yield Step(Code.EVICT_PODS, text, evictions(rivals), 7.0 + len(rivals), node.name)
+    return sorted(found, key=lambda each: each.key) if len(found) <= MAX_EVICTED else []
 
 
 def _rows_of_rivals(situation: Situation) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from scheduler.explain.records import Remedy, Step
+from scheduler.explain.records import Code, Remedy, Step
 
 Options = tuple[Step, ...]
 
@@ -38,9 +38,13 @@ def best(found: Iterable[Remedy], limit: int) -> tuple[Remedy, ...]:
 
 
 def _fields(step: Step) -> Iterator[tuple[str, str, str]]:
-    """Yield what the changes of a step are about; a created object by its text."""
+    """Yield what the changes of a step are about; a created object by its text.
+
+    Nodes to enlarge count as one, so that the smallest change stands for all of them.
+    """
+    larger = step.code is Code.MORE_ON_NODE
     for each in step.changes:
-        yield each.kind, each.name or step.text, each.path
+        yield each.kind, "" if larger else each.name or step.text, "" if larger else each.path
 
 
 def without_one(steps: Options) -> Iterator[Options]:

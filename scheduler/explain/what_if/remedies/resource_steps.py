@@ -116,7 +116,7 @@ def resources(situation: Situation) -> Iterator[Step]:
     if not changes:
         return
     share = max((more / max(needs[name], 1) for name, more in lacking.items()), default=0.1)
-    text = f"{' and '.join(texts)} on node {node.name}"
+    text = f"give node {node.name} {' and '.join(texts)}"
     yield Step(Code.MORE_ON_NODE, text, tuple(changes), 5.0 + 3.0 * min(share, 2.0), node.name)
     if lacking and not crowded:
         room = {name: max(0, free.get(name, 0)) for name in lacking}

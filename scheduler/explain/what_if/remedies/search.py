@@ -203,9 +203,9 @@ class ChangeSearch:
                 decision, _ = self._try((step,), None)
                 yield
             node, victims = decision.preemption_node, decision.victims
-            if not node or self._is_ending(victims):
-                continue
             gone = Step(Code.EVICT_PODS, "", tuple(removed(each) for each in victims), 0.0, node)
+            if not node or self._is_ending(victims) or _breaks_own_group(gone, found):
+                continue
             # Preemption looks at one node at a time: a pod elsewhere may still be in the way.
             after, _ = self._try((step, gone), lambda *_: ())
             yield
@@ -389,7 +389,7 @@ class ChangeSearch:
 
 
 def _breaks_own_group(step: Step, situation: Situation) -> bool:
-    """Whether a step removes a pod of the pod's own group."""
+    """Whether a step removes a pod of the pod's own group or of its owner."""
     removes = (each.name for each in step.changes if (each.action, each.kind) == ("remove", "Pod"))
     pods = (situation.trial.find("Pod", name) for name in removes)
     return any(each is not None and situation.is_own_member(each) for each in pods)

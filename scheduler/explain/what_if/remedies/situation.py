@@ -11,6 +11,7 @@ from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine import Framework
+from scheduler.explain.owners import have_same_owner
 from scheduler.explain.records import Change
 from scheduler.explain.what_if.changes import JsonObject, as_json
 from scheduler.explain.what_if.trial import WhatIfTrial
@@ -46,11 +47,16 @@ class Situation:
         return [] if row is None else list(self.table.pods[row].values())
 
     def evictable(self) -> list[Pod]:
-        """Return the pods of the node that are not in the pod's own group."""
+        """Return the pods of the node that are not in the pod's own group or of its owner."""
         return [each for each in self.pods_on_node() if not self.is_own_member(each)]
 
     def is_own_member(self, other: Pod) -> bool:
-        """Whether another pod is in the pod's own group, which it would be no help to break."""
+        """Whether another pod is in the pod's own group, or of its owner.
+
+        To evict it would be no help: its group breaks, or its owner makes another that waits.
+        """
+        if have_same_owner(self.pod, other):
+            return True
         grouping = self.framework.grouping
         if grouping is None:
             return False

@@ -11,7 +11,8 @@ import pytest
 
 from scheduler.api.meta import OwnerReference
 from scheduler.api.pod import Pod
-from scheduler.explain.pages.waiting import MAX_OTHERS, MAX_OWNER, WaitingPages, owner_of
+from scheduler.explain.owners import MAX_OWNER, owner_of
+from scheduler.explain.pages.waiting import MAX_OTHERS, WaitingPages
 from scheduler.explain.records import (
     Decision,
     DecisionResult,

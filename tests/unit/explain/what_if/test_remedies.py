@@ -37,7 +37,7 @@ def affinity(kind: str, **required: Any) -> JsonObject:
 
 CASES = {
     "large": (offline.node("n", cpu=4), offline.pod("p", cpu=10), "request at most 4 cpu"),
-    "more": (offline.node("n", cpu=4), offline.pod("p", cpu=10), "6 more cpu on node n"),
+    "more": (offline.node("n", cpu=4), offline.pod("p", cpu=10), "give node n 6 more cpu"),
     "taint": (
         offline.node("n", taints=(TAINT,)),
         offline.pod("p"),
@@ -109,7 +109,7 @@ def test_a_node_with_as_many_pods_as_it_takes_gets_room_for_one_more() -> None:
     for cpu, expected in ((1, "room"), (5, "2 more cpu and room")):
         with world(node, offline.pod("p", cpu=cpu), offline.pod("old", cpu=1, node="n")) as made:
             texts = [each.text for each in made.remedies("default/p").remedies]
-        assert f"{expected} for one more pod on node n" in texts
+        assert f"give node n {expected} for one more pod" in texts
 
 
 def test_a_node_gets_the_labels_that_the_volumes_of_bound_claims_demand() -> None:
@@ -133,7 +133,7 @@ def test_the_nodes_with_most_room_are_looked_at_first() -> None:
         made.schedule()
         texts = [each.text for each in made.remedies("default/p").remedies]
     assert texts[0] == "request at most 8 cpu"
-    assert "2 more cpu on node n8" in texts
+    assert "give node n8 2 more cpu" in texts
     assert len([each for each in texts if each.startswith("request at most")]) == 1
 
 
@@ -418,3 +418,63 @@ def test_the_steps_for_a_pod_with_very_many_rules_are_few() -> None:
             assert max(len(each.text) for each in steps) < 200
             labelled = [each.text for each in node_steps.node_affinity(found)]
             assert labelled[0] == "label node n with k0=true"
+
+
+def replica(number: int, **fields: Any) -> JsonObject:
+    """Return a pod of the Deployment `web`."""
+    labels = {"pod-template-hash": "abc12", "app": "web"}
+    made = offline.pod(f"web-abc12-{number}", labels=labels, **fields)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc12", "uid": "u"}
+    made["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    return made
+
+
+def test_replicas_of_the_same_deployment_are_no_victims() -> None:
+    other = offline.pod("other", cpu=3, node="m", priority=5)
+    nodes = offline.node("n", cpu=4), offline.node("m", cpu=4)
+    with offline.World() as made:
+        made.add_all([*nodes, other, *(replica(number, cpu=3) for number in range(2))])
+        made.schedule()
+        pending = next(f"default/web-abc12-{n}" for n in (0, 1) if made.explain(
+            f"default/web-abc12-{n}").node == "")  # fmt: skip
+        found = made.remedies(pending, limit=20).remedies
+        removed = {
+            each.name for one in found for step in one.steps for each in step.changes
+            if each.action == "remove"
+        }  # fmt: skip
+        texts = [each.text for each in found]
+    assert removed == {"default/other"}
+    assert not [text for text in texts if "evicts default/web" in text]
+
+
+def test_required_anti_affinity_between_replicas_is_relaxed_for_all_of_them() -> None:
+    required = affinity(
+        "podAntiAffinity",
+        topologyKey="kubernetes.io/hostname",
+        labelSelector={"matchLabels": {"app": "web"}},
+    )
+    with offline.World() as made:
+        made.add_all(
+            [offline.node("n", cpu=4), *(replica(n, cpu=1, spec=required) for n in range(2))]
+        )
+        made.schedule()
+        found = made.remedies("default/web-abc12-1").remedies
+    assert [each.text for each in found] == [
+        "make the required pod anti-affinity of Deployment/web preferred",
+        "add a node like n",
+    ]
+    paths = {(each.name, each.path.rpartition("/")[2]) for each in found[0].steps[0].changes}
+    assert paths == {
+        (f"default/web-abc12-{number}", f"{kind}DuringSchedulingIgnoredDuringExecution")
+        for number in (0, 1) for kind in ("required", "preferred")
+    }  # fmt: skip
+
+
+def test_a_node_that_takes_pods_is_the_model_of_a_new_one() -> None:
+    nodes = [offline.node("a", cpu=4, unschedulable=True), offline.node("b", cpu=4)]
+    with offline.World() as made:
+        made.add_all([*nodes, offline.node("c", cpu=4), offline.pod("p", cpu=96)])
+        made.schedule()
+        texts = [each.text for each in made.remedies("default/p").remedies]
+    assert "add a node like b with at least 96 cpu" in texts
+    assert len([text for text in texts if text.startswith("give node")]) == 1
