@@ -16,8 +16,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from cProfile import Profile
 from dataclasses import replace
+from inspect import iscoroutinefunction
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
@@ -120,7 +122,10 @@ def counted_calls(play: Play, *, attempts: bool) -> int:
     """
     profile = Profile(builtins=False)
 
-    def counting(function: Callable[..., Any]) -> Callable[..., Any]:
+    @contextmanager
+    def counting(owner: Any, name: str) -> Iterator[None]:
+        function = getattr(owner, name)
+
         def call(*args: Any, **more: Any) -> Any:
             profile.enable()
             try:
@@ -128,12 +133,24 @@ def counted_calls(play: Play, *, attempts: bool) -> int:
             finally:
                 profile.disable()
 
-        return call
+        async def awaited(*args: Any, **more: Any) -> Any:
+            profile.enable()
+            try:
+                return await function(*args, **more)
+            finally:
+                profile.disable()
 
-    owner: Any = Engine if attempts else offline.World
-    name = "attempt" if attempts else "run"
-    # Finalizers of earlier runs would count as well.
-    with patch.object(owner, name, counting(getattr(owner, name))), no_collections():
+        with patch.object(owner, name, awaited if iscoroutinefunction(function) else call):
+            yield
+
+    with ExitStack() as stack:
+        if attempts:
+            stack.enter_context(counting(Engine, "decide"))
+            stack.enter_context(counting(Engine, "commit"))
+        else:
+            stack.enter_context(counting(offline.World, "run"))
+        # Finalizers of earlier runs would count as well.
+        stack.enter_context(no_collections())
         play()
     return sum(each.callcount for each in profile.getstats() if isinstance(each.code, CodeType))
 

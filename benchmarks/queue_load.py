@@ -34,6 +34,7 @@ from scheduler.api.pod import Pod
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.transport import Transport
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.process.garbage_collection import collect_seldom
 from scheduler.queue import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
@@ -175,7 +176,7 @@ class Instance:
         for number in range(unschedulable):
             self.add(self.pod(str(1000 + number % SIGNATURES)))
         while (info := self.wiring.scheduling.queue.pop()) is not None:
-            self.wiring.scheduling.loop.schedule(info)
+            run_synchronously(self.wiring.scheduling.loop.schedule(info))
         found = self.wiring.scheduling.queue.statistics()
         if (found.gated, found.unschedulable) != (gated, unschedulable):
             msg = f"expected {gated} gated and {unschedulable} unschedulable pods, got {found}"
@@ -193,7 +194,7 @@ class Instance:
         for _ in pods:
             info = parts.scheduling.queue.pop()
             assert info is not None
-            attempt = parts.scheduling.loop.schedule(info)
+            attempt = await parts.scheduling.loop.schedule(info)
             assert attempt is not None, info.last_message
             await parts.scheduling.binding.run(attempt)
             placed.append(self.echo(info.pod, attempt.node_name))

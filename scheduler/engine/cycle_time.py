@@ -42,7 +42,7 @@ class CycleBudget:
 
     __slots__ = (
         "_collected", "_collections", "_cpu", "_cpu_mark", "_limit", "_mark", "_monotonic",
-        "_slack", "_spent", "deadline", "noticeable", "running", "seconds",
+        "_slack", "_spent", "deadline", "noticeable", "running", "seconds", "suspended",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +74,8 @@ class CycleBudget:
         self._slack = 0.0
         #: Whether a cycle is under way and not suspended.
         self.running = False
+        #: Whether the current cycle was suspended.
+        self.suspended = False
 
     def separate(self) -> CycleBudget:
         """Return a budget with the same clocks, for work other than the current cycle."""
@@ -83,6 +85,7 @@ class CycleBudget:
         """Begin a cycle that may use `limit` seconds; `now` is monotonic."""
         self._limit = limit
         self._spent = 0.0
+        self.suspended = False
         if limit == math.inf:
             # There is no limit to compare a measurement with.
             return
@@ -129,6 +132,7 @@ class CycleBudget:
 
     def suspend(self) -> None:
         """Stop counting while the cycle waits and other work runs."""
+        self.suspended = True
         self._spent = self.used(self._monotonic())
         self.end()
 
@@ -141,21 +145,20 @@ class CycleBudget:
 
     @types.coroutine
     def metered(self, cycle: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Await `cycle`, suspending the budget whenever the cycle is suspended."""
+        """Await `cycle`, which has begun, and suspend the budget whenever it is suspended."""
         step: Callable[[], Any] = partial(cycle.send, None)
         while True:
-            self.resume()
             try:
                 awaited = step()
             except StopIteration as end:
                 result: T = end.value
                 return result
-            finally:
-                self.suspend()
+            self.suspend()
             try:
                 step = partial(cycle.send, (yield awaited))
             except BaseException as cause:  # noqa: BLE001 - handed on to the cycle: cancellation
                 step = partial(cycle.throw, cause)
+            self.resume()
 
 
 class Stopwatch:

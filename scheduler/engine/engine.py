@@ -1,7 +1,8 @@
 """Engine: runs the scheduling cycle of a popped pod, up to the point where binding begins.
 
 Its state is the pods that wait at Permit and the budgets of cycles; cache and profiles are passed
-in. The service (or a simulator) pops a pod, calls `attempt`, and carries out the result.
+in. The service (or a simulator) pops a pod, awaits `decide`, calls `commit`, and carries out the
+result.
 """
 
 from __future__ import annotations
@@ -67,11 +68,14 @@ class Engine:
         waiting_pods: WaitingPods | None = None,
         on_plugin_error: Callable[[str, str, Pod, BaseException], None] | None = None,
         extenders: Extenders | None = None,
+        cancelled: Callable[[], bool] = lambda: True,
     ) -> None:
         """Wire the engine.
 
         `on_plugin_error(plugin, point, pod, error)` is called for exceptions of plugins. Without
         `extenders` no cycle can be suspended; without `cycle_budget` cycles have no time limit.
+        `cancelled()` tells whether the owner ends a cycle that was suspended, when a
+        BaseException such as CancelledError comes out of it; else a plugin raised that.
         """
         self._budget = cycle_budget or CycleBudget(clock.monotonic, float("inf"))
         #: CPU seconds that an ordinary cycle may use.
@@ -87,6 +91,7 @@ class Engine:
         self._random = random
         self._metrics = metrics if metrics is not None else NoMetrics()
         self._extenders = extenders
+        self._cancelled = cancelled
         self._reuse = reuse
         self.algorithms: dict[str, SchedulingAlgorithm] = {}
         self._percentage = percentage_of_nodes_to_score
@@ -182,7 +187,28 @@ class Engine:
         repetition: Repetition | None = None,
         within: Rows | None = None,
     ) -> Attempt:
-        """Run the whole scheduling cycle: search, score, assume, Reserve, Permit.
+        """Run a whole cycle, `decide` and `commit`, for pods whose cycle is never suspended.
+
+        Raises RuntimeError if it is.
+        """
+        attempt = run_synchronously(
+            self.decide(info, group=group, repetition=repetition, within=within)
+        )
+        self.commit(attempt)
+        return attempt
+
+    async def decide(
+        self,
+        info: QueuedPodInfo,
+        *,
+        group: Group | None = None,
+        repetition: Repetition | None = None,
+        within: Rows | None = None,
+    ) -> Attempt:
+        """Run the first half of a cycle: search and score; if no node fits, PostFilter.
+
+        Call `commit` with the result. This is suspended only while an extender or an async plugin
+        is awaited; the owner must defer all changes of its state meanwhile.
 
         For a member of a `group`, PostFilter and Permit do not run (see `GroupCycle`), and the
         `repetition` of an earlier member may be used. `within` limits the search to some rows,
@@ -196,39 +222,84 @@ class Engine:
             repetition = self._equal.before(attempt)
         try:
             if repetition is None or not repetition.choose(attempt):
-                run_synchronously(self._schedule(attempt))
+                assert attempt.algorithm is not None
+                cycle = attempt.algorithm.schedule(attempt.state, attempt.pod)
+                outcome = await (self._budget.metered(cycle) if self.may_suspend else cycle)
+                if isinstance(outcome, Unschedulable):
+                    attempt.failure = self._unschedulable(attempt, outcome)
+                else:
+                    attempt.result = attempt.chosen = outcome
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            suspended = self._budget.suspended
+            if suspended and not isinstance(error, Exception) and self._cancelled():
+                self._budget.end()
+                raise
+            attempt.failure = self._failed(attempt, error)
+        self._measure(attempt, limit)
+        return attempt
+
+    def commit(self, attempt: Attempt) -> None:
+        """Run the second half of a cycle: assume, Reserve, Permit. Sets `failure` if one fails.
+
+        If the chosen node has changed since `decide` began, it is filtered again first. If no node
+        was chosen, nothing runs.
+        """
+        result, log = attempt.result, self.cache.table.change_log
+        if result is not None and (
+            log.sequence == attempt.sequence or self._still_fits(attempt, result)
+        ):
+            self._assume(attempt, result)
+        self._equal.after(attempt)
+
+    def _still_fits(self, attempt: Attempt, result: ScheduleResult) -> bool:
+        """Filter the chosen node again if it changed while the cycle was suspended."""
+        framework, table, state = attempt.framework, self.cache.table, attempt.state
+        try:
+            filter_changed_node(framework, table, state, attempt.pod, result, attempt.sequence)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
             attempt.failure = self._failed(attempt, error)
-        self._measure(attempt, limit)
-        if attempt.result is not None:
-            self._commit(attempt)
-        self._equal.after(attempt)
-        return attempt
+            attempt.result = None
+            return False
+        attempt.seen = self.cache.external_changes
+        return True
 
-    async def _schedule(self, attempt: Attempt) -> None:
-        """Run the cycle up to the choice of a node, or else to the end of PostFilter."""
-        framework, algorithm = attempt.framework, attempt.algorithm
-        assert algorithm is not None
-        outcome = await algorithm.schedule(attempt.state, attempt.pod)
-        if isinstance(outcome, Unschedulable):
-            if outcome.raised is not None:
-                self.report_plugin(attempt.pod, outcome.raised)
-            if attempt.member:
-                # PostFilter was skipped because of the group, which would mislead in a message.
-                outcome.error.diagnosis.post_filter_message = ""
-            rejected = failure.from_fit_error(
-                outcome.error,
-                outcome.nominating,
-                outcome.post_filter,
-                attempt.state,
-                framework.unschedulable_reason(attempt.pod),
-            )
-            victims = outcome.victims
-            attempt.failure = replace(rejected, victims=victims) if victims else rejected
-        else:
-            attempt.result = attempt.chosen = outcome
+    def _assume(self, attempt: Attempt, result: ScheduleResult) -> None:
+        """Assume the pod on its node, and run Reserve and Permit."""
+        try:
+            attempt.pod = self.cache.assume_pod(attempt.pod, result.node_name)
+        except CacheError as error:
+            attempt.failure = failure.from_status(failed(str(error), error).status)
+            attempt.result = None
+            return
+        self._nominator.delete_nominated_pod_if_exists(attempt.pod)
+        self._run(self._reserve if attempt.member else self._reserve_and_permit, attempt)
+
+    def suspends(self, pod: Pod) -> bool:
+        """Whether extenders or async plugins take part in the pod's cycle."""
+        if not self.may_suspend:
+            return False
+        algorithm = self.algorithms.get(pod.spec.scheduler_name)
+        return algorithm is not None and algorithm.suspends(pod)
+
+    def _unschedulable(self, attempt: Attempt, outcome: Unschedulable) -> Failure:
+        if outcome.raised is not None:
+            self.report_plugin(attempt.pod, outcome.raised)
+        if attempt.member:
+            # PostFilter was skipped because of the group, which would mislead in a message.
+            outcome.error.diagnosis.post_filter_message = ""
+        rejected = failure.from_fit_error(
+            outcome.error,
+            outcome.nominating,
+            outcome.post_filter,
+            attempt.state,
+            attempt.framework.unschedulable_reason(attempt.pod),
+        )
+        victims = outcome.victims
+        return replace(rejected, victims=victims) if victims else rejected
 
     def _begin(
         self, info: QueuedPodInfo, group: Group | None = None, within: Rows | None = None
@@ -257,7 +328,7 @@ class Engine:
         return attempt
 
     def aborted(self, info: QueuedPodInfo, error: BaseException) -> Attempt:
-        """Build the failed attempt after `decide` was cancelled."""
+        """Build the failed attempt after a plugin let `decide` end as cancelled."""
         attempt = self._begin(info)
         attempt.failure = self._failed(attempt, error)
         return attempt
@@ -333,73 +404,6 @@ class Engine:
         self._metrics.cycle_over_budget(attempt.framework.profile_name, FINISHED_LATE)
         if attempt.failure is not None:
             attempt.failure = replace(attempt.failure, pause=overrun.pause)
-
-    # -- cycles that may be suspended ------------------------------------------------------------
-
-    def suspends(self, pod: Pod) -> bool:
-        """Whether the pod's cycle may be suspended; if so, use `decide` and `commit`."""
-        if not self.may_suspend:
-            return False
-        algorithm = self.algorithms.get(pod.spec.scheduler_name)
-        return algorithm is not None and algorithm.suspends(pod)
-
-    async def decide(
-        self, info: QueuedPodInfo, *, group: Group | None = None, within: Rows | None = None
-    ) -> Attempt:
-        """Run the first half of a cycle that may be suspended: up to the choice of a node.
-
-        If no node fits, it includes PostFilter. The pod is not assumed yet. The owner must defer
-        all changes of its state until `decide` has ended, then apply them, and call `commit` if the
-        attempt has no failure.
-        """
-        self._equal.end()
-        attempt = self._begin(info, group, within)
-        limit = self._begin_budget(attempt)
-        if attempt.failure is not None:
-            return attempt
-        try:
-            await self._budget.metered(self._schedule(attempt))
-        except Exception as error:  # noqa: BLE001 - cycle boundary
-            attempt.failure = self._failed(attempt, error)
-        self._measure(attempt, limit)
-        return attempt
-
-    def commit(self, attempt: Attempt) -> None:
-        """Run the second half: assume, Reserve, Permit. Sets `failure` if one of them fails.
-
-        If the chosen node has changed since `decide` began, it is filtered again first.
-        """
-        assert attempt.result is not None
-        try:
-            filter_changed_node(
-                attempt.framework,
-                self.cache.table,
-                attempt.state,
-                attempt.pod,
-                attempt.result,
-                attempt.sequence,
-            )
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
-            attempt.failure = self._failed(attempt, error)
-            attempt.result = None
-            return
-        attempt.seen = self.cache.external_changes
-        self._commit(attempt)
-
-    # -- assume, reserve, permit -----------------------------------------------------------------
-
-    def _commit(self, attempt: Attempt) -> None:
-        assert attempt.result is not None
-        try:
-            attempt.pod = self.cache.assume_pod(attempt.pod, attempt.result.node_name)
-        except CacheError as error:
-            attempt.failure = failure.from_status(failed(str(error), error).status)
-            attempt.result = None
-            return
-        self._nominator.delete_nominated_pod_if_exists(attempt.pod)
-        self._run(self._reserve if attempt.member else self._reserve_and_permit, attempt)
 
     def permit(self, attempt: Attempt) -> None:
         """Run Permit; if a plugin rejects the pod, undo Reserve and assume, and set `failure`."""

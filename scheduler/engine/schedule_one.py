@@ -2,9 +2,9 @@
 
 Follows schedule_one.go: schedulePod. The cycle is one coroutine. It suspends only where an
 `ExtenderTransport` is awaited: by extenders, and by async PreFilter and PostFilter plugins. For all
-other pods it runs from start to end without suspending, so the live table needs no snapshot, and no
-event loop is involved (`run_synchronously`). While a cycle is suspended, its owner defers all
-changes of cache, queue and nominations (docs/decisions/0006).
+other pods it runs from start to end without suspending, so the live table needs no snapshot. While
+a cycle is suspended, its owner defers all changes of cache, queue and nominations
+(docs/decisions/0006).
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ Not for profiles whose scheduling cycle itself may be suspended: see `suits`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
-from functools import partial
+from collections.abc import Callable, Coroutine
 from inspect import iscoroutinefunction
-from types import coroutine
 from typing import Any, Final
 
 from scheduler.engine import Attempt, Engine, Framework
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.offline.virtual_time import Step, Timer, VirtualLoop
+from scheduler.service.continued import continued
 from scheduler.stages.scheduling import Scheduling
 from scheduler.stages.state import State
 
@@ -108,7 +108,7 @@ class DirectLoop:
             info = self._queue.pop()
             if info is None:
                 break
-            for attempt in self._cycles.schedule_next(info):
+            for attempt in run_synchronously(self._cycles.schedule_popped(info)):
                 self._binding.under_way[attempt.info.uid] = attempt
                 if attempt.waiting is None and (
                     attempt.framework in self._callable or self._needs_no_task(attempt.framework)
@@ -125,7 +125,7 @@ class DirectLoop:
             awaited = cycle.send(None)
         except StopIteration:
             return
-        self._go_on(attempt, _continued(cycle, awaited))
+        self._go_on(attempt, continued(cycle, awaited))
 
     def _go_on(self, attempt: Attempt, cycle: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(cycle, name=f"bind {attempt.info.key}")
@@ -159,23 +159,3 @@ class DirectLoop:
             return False
         self._callable.add(framework)
         return True
-
-
-async def _continued(cycle: Coroutine[Any, Any, None], awaited: Any) -> None:
-    await _rest(cycle, awaited)
-
-
-@coroutine
-def _rest(cycle: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
-    """Go on with a coroutine that has begun outside of a task, and waits for `awaited`."""
-    while True:
-        try:
-            sent = yield awaited
-        except BaseException as error:  # noqa: BLE001 - the coroutine handles it, as in a task
-            go_on = partial(cycle.throw, error)
-        else:
-            go_on = partial(cycle.send, sent)
-        try:
-            awaited = go_on()
-        except StopIteration:
-            return

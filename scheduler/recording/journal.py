@@ -164,8 +164,9 @@ class Journal(Observer):
         self._begun = self._inputs(info) | _record_of(info)
 
     @_guarded
-    def attempt_ended(self, attempt: Attempt, *, suspended: bool = False) -> None:
+    def attempt_ended(self, attempt: Attempt) -> None:
         """Note the outcome of the attempt that began last."""
+        suspended = self._engine.suspends(attempt.info.pod)
         self._seq += 1
         self._begun |= {
             "seq": self._seq,
@@ -173,6 +174,7 @@ class Journal(Observer):
             "outcome": outcome_of(attempt, suspended=suspended),
         }
         self._append(ATTEMPT, self._begun)
+        self._begun = {}
 
     @_guarded
     def group_begins(
@@ -210,6 +212,7 @@ class Journal(Observer):
         outcomes = outcomes_of(result, suspended=suspended)
         self._append(GROUP, self._begun | {"seq": self._seq + 1, "outcomes": outcomes})
         self._seq += len(outcomes)
+        self._begun = {}
 
     @_guarded
     def binding(self, attempt: Attempt, step: str, failure: Failure | None = None) -> None:
@@ -239,6 +242,13 @@ class Journal(Observer):
         # reservation if it is placed.
         if reserved != self._reserved:
             inputs["reserved"] = self._reserved = reserved
+        # If the last cycle was suspended and begins again, or was given up, what it noted is in no
+        # entry yet.
+        noted = self._begun
+        if "words" in noted.get("random", ()):
+            inputs["random"].setdefault("words", noted["random"]["words"])
+        for name in noted.keys() & {"nominations", "reserved"}:
+            inputs.setdefault(name, noted[name])
         return inputs
 
     def _append(self, section: str, data: Any) -> None:

@@ -25,12 +25,6 @@ class Groups(Protocol):
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""
 
-    def is_large(self, group: GroupToSchedule) -> bool:
-        """Whether a group has so many members to try that its cycle needs pauses."""
-
-    def schedule(self, info: QueuedPodInfo, group: GroupToSchedule) -> Sequence[Attempt]:
-        """Try the group of a popped pod; return the attempts whose binding cycles are next."""
-
     async def decide(
         self, info: QueuedPodInfo, group: GroupToSchedule, pause: Pause | None = None
     ) -> GroupResult:
@@ -53,7 +47,11 @@ class Groups(Protocol):
 
 
 MakeGroups = Callable[
-    [Callable[[QueuedPodInfo], Attempt | None], Callable[[Attempt], Attempt | None]], Groups
+    [
+        Callable[[QueuedPodInfo], Awaitable[Attempt | None]],
+        Callable[[Attempt], Attempt | None],
+    ],
+    Groups,
 ]
 """Makes them of what attempts a single pod (None: it needs no scheduling), and what handles an
 ended attempt (None: it failed)."""

@@ -29,24 +29,20 @@ class Inbox:
 
     def __init__(self) -> None:
         self._waiting: deque[Change] = deque()
-        self._suspended = False
+        #: Whether changes are deferred; only `suspend` and `resume` change it.
+        self.suspended = False
         self._deferred = 0
-
-    @property
-    def suspended(self) -> bool:
-        """Whether changes are deferred."""
-        return self._suspended
 
     def suspend(self) -> None:
         """Defer changes from now on, at the start of a cycle that may be suspended."""
-        assert not self._suspended, "one cycle at a time"
-        self._suspended = True
+        assert not self.suspended, "one cycle at a time"
+        self.suspended = True
 
     def resume(self) -> None:
         """Apply deferred changes in order, including those that they submit; stop deferring."""
         while self._waiting:
             self._apply_next()
-        self._suspended = False
+        self.suspended = False
 
     def apply(self, monotonic: Callable[[], float], seconds: float) -> bool:
         """Apply deferred changes for `seconds`, still deferring; return whether any remain."""
@@ -67,7 +63,7 @@ class Inbox:
 
     def submit(self, change: Callable[[*Ts], object], *arguments: *Ts) -> None:
         """Call `change` with these arguments now, or when the cycle ends."""
-        if self._suspended:
+        if self.suspended:
             self._deferred += 1
             self._waiting.append(partial(change, *arguments))
         else:

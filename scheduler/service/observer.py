@@ -51,7 +51,7 @@ class Observer(Protocol):
     def attempt_begins(self, info: QueuedPodInfo) -> None:
         """Note the inputs of an attempt."""
 
-    def attempt_ended(self, attempt: Attempt, *, suspended: bool = False) -> None:
+    def attempt_ended(self, attempt: Attempt) -> None:
         """Note the outcome of the attempt that began last."""
 
     def group_begins(

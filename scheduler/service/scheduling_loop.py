@@ -7,7 +7,7 @@ while a relist is being applied, because the state is then a mixture of old and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
@@ -15,12 +15,12 @@ import structlog
 
 from scheduler.api.pod import Pod
 from scheduler.engine import Attempt, Engine
-from scheduler.engine.group_result import GroupResult
 from scheduler.framework import Clock, Events, QueuedPodInfo, TimedWork
 from scheduler.framework.grouping import GroupToSchedule
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.binding_slots import BindingSlots
+from scheduler.service.continued import continued
 from scheduler.service.failure_handler import (
     ACTION_SCHEDULING,
     EVENT_FAILED_SCHEDULING,
@@ -82,7 +82,8 @@ class SchedulingLoop:
         self._stopping = False
         self._reports = ObserverSlot() if reports is None else reports
         self._groups = groups(self._attempt, self._outcome)
-        self._deciding: asyncio.Task[Any] | None = None
+        #: The task of a suspended cycle.
+        self._suspended: asyncio.Task[Any] | None = None
         #: Set while no cycle is suspended.
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -110,9 +111,9 @@ class SchedulingLoop:
         """Pop no more pods, and cancel a suspended cycle; binding cycles under way continue."""
         if self._reports.observer is not None:
             self._reports.observer.end(LEADER)
+        if self._suspended is not None and not self._stopping:
+            self._suspended.cancel()
         self._stopping = True
-        if self._deciding is not None:
-            self._deciding.cancel()
 
     @property
     def groups(self) -> Groups:
@@ -150,11 +151,7 @@ class SchedulingLoop:
             try:
                 yield
             finally:
-                try:
-                    await self._catch_up()
-                finally:
-                    self._inbox.resume()
-                    self._resumed.set()
+                await self._resume()
         finally:
             self._held = False
             self._released.set()
@@ -204,17 +201,14 @@ class SchedulingLoop:
 
         No other task runs meanwhile, unless a cycle is suspended, which ends the slice.
         """
-        end, engine = self._clock.monotonic() + self._slice, self._engine
+        end = self._clock.monotonic() + self._slice
         while not (self._slots.full or self._stopping):
             info = self._queue.pop()
             if info is None:
                 return False
-            group = self._group_of(info)
-            if engine.suspends(info.pod) or (group is not None and self._groups.is_large(group)):
-                attempts = await self._schedule_suspended(info, group)
+            attempts, suspended = await self._deferring(info, self.schedule_popped(info))
+            if suspended:
                 end = 0.0
-            else:
-                attempts = self._schedule(info, group)
             for attempt in attempts:
                 self._binding.under_way[attempt.info.uid] = attempt
                 cycles.create_task(self._binding.run(attempt), name=f"bind {attempt.info.key}")
@@ -222,75 +216,61 @@ class SchedulingLoop:
                 return True
         return False
 
-    def schedule_next(self, info: QueuedPodInfo) -> Sequence[Attempt]:
+    async def _deferring(
+        self, info: QueuedPodInfo, cycle: Coroutine[Any, Any, Sequence[Attempt]]
+    ) -> tuple[Sequence[Attempt], bool]:
+        """Await the cycle of a popped pod; while it is suspended, defer all changes of state.
+
+        Nothing is deferred before, since no other task runs until a cycle is suspended. Returns
+        also whether it was.
+        """
+        try:
+            awaited = cycle.send(None)
+        except StopIteration as end:
+            return end.value, False
+        self._inbox.suspend()
+        self._resumed.clear()
+        self._suspended = task = asyncio.current_task()
+        assert task is not None
+        try:
+            return await continued(cycle, awaited), True
+        except asyncio.CancelledError:
+            # The task itself must go on after `stop`, which cancels the cycle only.
+            if not self._stopping or task.uncancel():
+                raise
+            self._queue.done(info.uid)
+            return (), True
+        finally:
+            # A single pod's attempt has resumed by itself; others may hold the inbox by now.
+            if self._suspended is not None:
+                await self._resume()
+
+    async def schedule_popped(self, info: QueuedPodInfo) -> Sequence[Attempt]:
         """Attempt a popped pod, with its group if it has one.
 
         Returns the attempts whose binding cycles are next.
         """
-        if self._engine.grouping:
-            return self._schedule(info, self._groups.group_of(info))
-        attempt = self.schedule(info)
-        return () if attempt is None else (attempt,)
-
-    def _group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
-        return self._groups.group_of(info) if self._engine.grouping else None
-
-    def _schedule(self, info: QueuedPodInfo, group: GroupToSchedule | None) -> Sequence[Attempt]:
+        group = self._groups.group_of(info) if self._engine.grouping else None
         if group is not None:
-            return self._schedule_group(info, group)
-        return self._single(self.schedule(info))
-
-    async def _schedule_suspended(
-        self, info: QueuedPodInfo, group: GroupToSchedule | None
-    ) -> Sequence[Attempt]:
-        """Like `_schedule`, for a pod whose cycle may be suspended."""
-        if group is not None:
-            return await self._schedule_group_suspended(info, group)
-        attempt = await self.schedule_suspended(info)
-        return self._single(attempt)
-
-    def _single(self, attempt: Attempt | None) -> Sequence[Attempt]:
+            return () if self._skip(info, info.pod) else await self._schedule_group(info, group)
+        attempt = await self.schedule(info)
         if attempt is None:
             return ()
         if self._binding.binds_groups:
             self._groups.follow(attempt)
         return (attempt,)
 
-    def _schedule_group(self, info: QueuedPodInfo, group: GroupToSchedule) -> Sequence[Attempt]:
-        if self._skip(info, info.pod):
-            return ()
-        return self._groups.schedule(info, group)
-
-    async def _schedule_group_suspended(
+    async def _schedule_group(
         self, info: QueuedPodInfo, group: GroupToSchedule
     ) -> Sequence[Attempt]:
-        """Try a group whose cycle may be suspended; changes of state are deferred meanwhile.
+        """Try a group; changes that were deferred are applied after its result is handled.
 
         Whether such changes affect the members is checked at the barrier before the first bind.
         """
-        if self._skip(info, info.pod):
-            return ()
-        self._inbox.suspend()
-        self._resumed.clear()
-        self._deciding = asyncio.create_task(
-            self._decide_group(info, group), name=f"decide {group.name}"
-        )
-        try:
-            result: GroupResult = await self._deciding
+        result = await self._groups.decide(info, group, self._pauses_of_a_cycle())
+        if self._inbox.suspended:
             await self._steady.wait()
-            return await self._groups.settle(info, group, result, self._slices(nullcontext))
-        except asyncio.CancelledError:
-            if not self._stopping:
-                raise
-            return ()
-        finally:
-            self._deciding = None
-            await self._catch_up()
-            self._inbox.resume()
-            self._resumed.set()
-
-    async def _decide_group(self, info: QueuedPodInfo, group: GroupToSchedule) -> GroupResult:
-        return await self._groups.decide(info, group, self._pauses_of_a_cycle())
+        return await self._groups.settle(info, group, result, self._slices(nullcontext))
 
     def _pauses_of_a_cycle(self) -> Pause:
         """Return a function for a long cycle to await often."""
@@ -321,80 +301,63 @@ class SchedulingLoop:
 
         return pause
 
-    def schedule(self, info: QueuedPodInfo) -> Attempt | None:
+    async def schedule(self, info: QueuedPodInfo) -> Attempt | None:
         """Attempt a popped pod; return the attempt if its binding cycle is next."""
-        attempt = self._attempt(info)
+        attempt = await self._attempt(info)
         return None if attempt is None else self._outcome(attempt)
 
-    def _attempt(self, info: QueuedPodInfo) -> Attempt | None:
-        """Attempt a popped pod; None if it needs no scheduling. `_outcome` is next."""
-        if self._skip(info, info.pod):
-            return None
-        observer = self._reports.observer
-        if observer is not None:
-            observer.attempt_begins(info)
-        attempt = self._engine.attempt(info)
-        if observer is not None:
-            observer.attempt_ended(attempt)
-        self._decisions.record(attempt)
-        return attempt
+    async def _attempt(self, info: QueuedPodInfo) -> Attempt | None:
+        """Attempt a popped pod; None if it needs no scheduling. `_outcome` is next.
 
-    async def schedule_suspended(self, info: QueuedPodInfo) -> Attempt | None:
-        """Attempt a pod whose cycle may be suspended by an extender or an async plugin.
-
-        Changes of state are deferred meanwhile, and applied before the outcome is handled.
+        If the cycle was suspended, deferred changes are applied before the pod is assumed. Where
+        the cycle of a group is suspended already, they are applied after the whole group.
         """
         if self._skip(info, info.pod):
             return None
-        self._inbox.suspend()
-        self._resumed.clear()
-        self._deciding = asyncio.create_task(self._decide(info), name=f"decide {info.key}")
-        try:
-            attempt = await self._deciding
-            await self._catch_up()
-        except asyncio.CancelledError:
-            if not self._stopping:
-                raise
-            self._queue.done(info.uid)
-            return None
-        finally:
-            self._deciding = None
-            self._inbox.resume()
-            self._resumed.set()
+        if self._reports.observer is not None:
+            self._reports.observer.attempt_begins(info)
+        in_group = self._inbox.suspended
+        attempt = await self._engine.decide(info)
+        suspended = self._inbox.suspended and not in_group
+        if suspended:
+            # Before the nodes change, which its scores are about.
+            self._decisions.record(attempt)
+            if not await self._still_wanted(info):
+                return None
+            if self._reports.observer is not None:
+                self._reports.observer.attempt_begins(info)
+        chosen = attempt.result
+        self._engine.commit(attempt)
+        if self._reports.observer is not None:
+            self._reports.observer.attempt_ended(attempt)
+        if not suspended:
+            self._decisions.record(attempt)
+        elif chosen is not None and attempt.failure is not None:
+            self._decisions.failed(attempt, attempt.failure)
+        return attempt
+
+    async def _still_wanted(self, info: QueuedPodInfo) -> bool:
+        """Apply deferred changes after a suspended cycle; return whether its outcome counts."""
+        # As cycles do not begin while a relist is being applied, they do not continue either.
+        await self._steady.wait()
+        await self._resume()
         newest = self._failures.still_wanted(info)
         if newest is None or self._stopping:
             # Deleted, replaced or bound by another scheduler while the cycle was suspended.
-            self._decisions.dropped(info)
             self._queue.done(info.uid)
-            return None
-        if self._skip(info, newest):
-            self._decisions.dropped(info)
-            return None
-        if self._reports.observer is not None:
-            self._reports.observer.attempt_begins(info)
-        if attempt.failure is None:
-            self._commit(attempt)
-        if self._reports.observer is not None:
-            self._reports.observer.attempt_ended(attempt, suspended=True)
-        return self._outcome(attempt)
+        elif not self._skip(info, newest):
+            return True
+        self._decisions.dropped(info)
+        return False
 
-    def _commit(self, attempt: Attempt) -> None:
-        self._engine.commit(attempt)
-        if attempt.failure is not None:
-            self._decisions.failed(attempt, attempt.failure)
-
-    async def _decide(self, info: QueuedPodInfo) -> Attempt:
+    async def _resume(self) -> None:
+        """Apply deferred changes, and defer none any more."""
         try:
-            attempt = await self._engine.decide(info)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            attempt = self._engine.aborted(info, error)
-        self._decisions.record(attempt)
-        # As cycles do not begin while a relist is being applied, they do not continue either.
-        await self._steady.wait()
-        return attempt
+            await self._catch_up()
+        finally:
+            self._suspended = None
+            self._inbox.resume()
+            self._resumed.set()
 
     async def _catch_up(self) -> None:
         """Apply the deferred changes in slices, since there may be thousands."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import time
 from collections.abc import Collection, Mapping
@@ -306,7 +307,14 @@ def _engine(
         waiting_pods=state.waiting_pods,
         on_plugin_error=raised.raised,
         extenders=state.extenders,
+        cancelled=_cancelled,
     )
+
+
+def _cancelled() -> bool:
+    """Whether the task that runs is being cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _evaluator(

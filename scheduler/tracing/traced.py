@@ -14,7 +14,7 @@ from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.scheduling_loop import SchedulingLoop
 
 if TYPE_CHECKING:
-    from scheduler.tracing.attempts import AttemptTrace, AttemptTraces
+    from scheduler.tracing.attempts import AttemptTraces
 
 NO_OUTCOME: Final = "given up: the pod needs no scheduling any more, or the process stops"
 
@@ -24,27 +24,23 @@ class TracedSchedulingLoop(SchedulingLoop):
 
     traces: ClassVar[AttemptTraces]
 
-    def schedule(self, info: QueuedPodInfo) -> Attempt | None:
+    async def schedule(self, info: QueuedPodInfo) -> Attempt | None:
         """Attempt a popped pod; return the attempt if its binding cycle is next."""
         trace = self.traces.begin(info, self._clock.now())
         if trace is None:
-            return super().schedule(info)
-        with self.traces.in_cycle(trace):
-            attempt = super().schedule(info)
-        return self._decided(trace, attempt)
-
-    async def schedule_suspended(self, info: QueuedPodInfo) -> Attempt | None:
-        """Attempt a pod whose cycle may wait for an extender or an async plugin."""
-        trace = self.traces.begin(info, self._clock.now())
-        if trace is None:
-            return await super().schedule_suspended(info)
+            return await super().schedule(info)
         try:
             with self.traces.in_cycle(trace):
-                attempt = await super().schedule_suspended(info)
+                attempt = await super().schedule(info)
         except asyncio.CancelledError:
             trace.dropped(NO_OUTCOME)
             raise
-        return self._decided(trace, attempt)
+        if attempt is not None:
+            trace.chosen(attempt)
+            self.traces.binding[attempt.info.uid] = trace
+        elif trace.span.is_recording():
+            trace.dropped(NO_OUTCOME)
+        return attempt
 
     def _outcome(self, attempt: Attempt) -> Attempt | None:
         trace = self.traces.cycle
@@ -52,14 +48,6 @@ class TracedSchedulingLoop(SchedulingLoop):
             # Before the pod is requeued: its next attempt has a trace of its own.
             trace.failed(attempt.failure)
         return super()._outcome(attempt)
-
-    def _decided(self, trace: AttemptTrace, attempt: Attempt | None) -> Attempt | None:
-        if attempt is not None:
-            trace.chosen(attempt)
-            self.traces.binding[attempt.info.uid] = trace
-        elif trace.span.is_recording():
-            trace.dropped(NO_OUTCOME)
-        return attempt
 
 
 class TracedBindingCycle(BindingCycle):

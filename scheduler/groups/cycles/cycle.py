@@ -316,12 +316,8 @@ class GroupCycle:
         if info.uid not in self._taken:
             self._taken.add(info.uid)
             self._take(info)
-        if engine.suspends(info.pod):
-            attempt = await engine.decide(info, group=self._group, within=within)
-            if attempt.failure is None:
-                engine.commit(attempt)
-        else:
-            attempt = engine.attempt(info, group=self._group, repetition=repetition, within=within)
+        attempt = await engine.decide(info, group=self._group, repetition=repetition, within=within)
+        engine.commit(attempt)
         self._cost += attempt.cost
         limit = MAX_BUDGETS * engine.cycle_seconds
         if attempt.failure is None and self._cost > limit:

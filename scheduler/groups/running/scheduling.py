@@ -22,7 +22,6 @@ from scheduler.engine.failure import (
     without_nomination,
 )
 from scheduler.engine.group_result import GroupResult
-from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
 from scheduler.groups.cycles.cycle import GroupCycle
@@ -33,10 +32,6 @@ from scheduler.queue import QueueState, SchedulingQueue, identity
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.groups import Pause
 from scheduler.service.observer import Decisions, ObserverSlot
-
-LARGE_GROUP: Final = 64
-"""From this number of members on a cycle is suspended between time slices; fewer fit into one."""
-
 
 LATER: Final = "{group}: tried after the minimum of the group"
 GROUP_PLACED: Final = "GroupPlaced"
@@ -54,7 +49,7 @@ class GroupScheduling:
         decisions: Decisions,
         clock: Clock,
         reports: ObserverSlot,
-        attempt: Callable[[QueuedPodInfo], Attempt | None],
+        attempt: Callable[[QueuedPodInfo], Awaitable[Attempt | None]],
         outcome: Callable[[Attempt], Attempt | None],
     ) -> None:
         """Wire it; `attempt` attempts a single pod, `outcome` handles an ended attempt.
@@ -89,17 +84,6 @@ class GroupScheduling:
         """Return the group with which a popped pod must be tried; None for a single pod."""
         grouping: GroupingPlugin | None = self._engine.grouping.get(info.pod.spec.scheduler_name)
         return None if grouping is None else grouping.group_to_schedule(info.pod)
-
-    def is_large(self, group: GroupToSchedule) -> bool:
-        """Whether a group has so many members to try that its cycle needs pauses."""
-        return len(group.members) >= LARGE_GROUP
-
-    def schedule(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
-        """Try the group of a popped pod; return the attempts whose binding cycles are next."""
-        return run_synchronously(self._schedule(info, group))
-
-    async def _schedule(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
-        return await self.settle(info, group, await self.decide(info, group))
 
     async def decide(
         self, info: QueuedPodInfo, group: GroupToSchedule, pause: Pause | None = None
@@ -174,11 +158,11 @@ class GroupScheduling:
             rest.append(member)
         refused: dict[Hashable, Failure] = {}
         for each in rest:
-            placed += self._schedule_alone(each, refused)
+            placed += await self._schedule_alone(each, group, refused)
         return placed
 
-    def _schedule_alone(
-        self, info: QueuedPodInfo, refused: dict[Hashable, Failure]
+    async def _schedule_alone(
+        self, info: QueuedPodInfo, with_: GroupToSchedule, refused: dict[Hashable, Failure]
     ) -> list[Attempt]:
         """Try a member beyond the minimum; return its attempt if its binding cycle is next.
 
@@ -190,11 +174,18 @@ class GroupScheduling:
         if why is not None:
             self._refuse(info, why)
             return []
+        if self._engine.suspends(info.pod):
+            # It is requeued for an attempt of its own, since an extender may be slow, and all
+            # changes are deferred until the group has ended.
+            later = of_group(LATER.format(group=with_.name), with_.plugin)
+            self._outcome(self._engine.untried(info, later))
+            self._queue.wake((info.uid,), with_.plugin, GROUP_PLACED)
+            return []
         group = self.group_of(info)
         if group is not None:
             # It must be in the domain of the others, so it is scheduled as a group of one.
-            return self._schedule_near_others(info, group, refused)
-        attempt = self._attempt(info)
+            return await self._schedule_near_others(info, group, refused)
+        attempt = await self._attempt(info)
         if attempt is None:
             return []
         if self._outcome(attempt) is not None:
@@ -205,23 +196,17 @@ class GroupScheduling:
             refused[kind] = failed
         return []
 
-    def _schedule_near_others(
+    async def _schedule_near_others(
         self, info: QueuedPodInfo, group: GroupToSchedule, refused: dict[Hashable, Failure]
     ) -> list[Attempt]:
-        if not self._engine.suspends(info.pod):
-            result = run_synchronously(self.decide(info, group))
-            placed = run_synchronously(self.settle(info, group, result))
-            kind = identity(info.pod)
-            if kind is not None and result.failed and result.plan is None:
-                why = result.failed[0].failure
-                if why is not None and why.rejected:
-                    refused[kind] = why
-            return placed
-        # Its cycle may be suspended, so requeue it for a separate attempt.
-        later = of_group(LATER.format(group=group.name), group.plugin)
-        self._outcome(self._engine.untried(info, later))
-        self._queue.wake((info.uid,), group.plugin, GROUP_PLACED)
-        return []
+        result = await self.decide(info, group)
+        placed = await self.settle(info, group, result)
+        kind = identity(info.pod)
+        if kind is not None and result.failed and result.plan is None:
+            why = result.failed[0].failure
+            if why is not None and why.rejected:
+                refused[kind] = why
+        return placed
 
     def _refuse(self, info: QueuedPodInfo, why: Failure) -> None:
         """Record the failure of a member that is not tried."""

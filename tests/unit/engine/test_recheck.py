@@ -281,7 +281,7 @@ def test_the_result_of_an_async_pre_filter_is_kept_and_the_queue_record_is_passe
     attempt = on.engine._begin(QueuedPodInfo(on.pod(), 0.0))
     attempt.state.write("Slow", "kept")
     attempt.result = ScheduleResult("n1", 0, 1, 1)
-    on.engine._commit(attempt)
+    on.engine.commit(attempt)
     on.node("n1", spec={"unschedulable": True})
     failure = on.engine.recheck(attempt)
     assert failure is not None

@@ -246,7 +246,7 @@ class Service:
         """Pop one pod and take it to the end; `during` is called between the two cycles."""
         info = self.queue.pop()
         assert info is not None, "nothing to schedule"
-        attempt = self.loop.schedule(info)
+        attempt = await self.loop.schedule(info)
         if during is not None:
             during()
         if attempt is not None:

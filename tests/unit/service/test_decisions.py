@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine import Failure
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.tie_rules import RANDOM, tie_rule
 from scheduler.explain.records import Decision, DecisionResult
 from scheduler.framework import (
@@ -220,7 +221,7 @@ def decide_many(*, remember: bool) -> tuple[list[str], int]:
         service.pending(f"p{index}", labels={"app": str(index % 2)})
         info = service.queue.pop()
         assert info is not None
-        attempt = service.loop.schedule(info)
+        attempt = run_synchronously(service.loop.schedule(info))
         assert attempt is not None
         chosen.append(attempt.node_name)
     return chosen, source.drawn
@@ -277,7 +278,7 @@ def test_a_failed_binding_of_a_decision_that_has_no_room_leaves_nothing(
     service.pending("p")
     info = service.queue.pop()
     assert info is not None
-    attempt = service.loop.schedule(info)
+    attempt = run_synchronously(service.loop.schedule(info))
     assert attempt is not None
     history = service.decisions.history
     monkeypatch.setattr(history, "_most_bytes", history.bytes_used)
@@ -292,7 +293,7 @@ def test_a_text_without_end_is_cut() -> None:
     service.pending("p")
     info = service.queue.pop()
     assert info is not None
-    assert service.loop.schedule(info) is None
+    assert run_synchronously(service.loop.schedule(info)) is None
     decision = last(service)
     assert len(decision.message) == 1024
     assert len(decision.rejections[0].reason) == 1024

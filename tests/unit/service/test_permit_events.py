@@ -10,6 +10,7 @@ import pytest
 from scheduler.api import Pod
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.engine import WaitingPod
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -71,7 +72,7 @@ class Waiting:
         self.service.handlers.pods([Delta(DeltaType.ADDED, self.pod)])
         info = self.service.queue.pop()
         assert info is not None
-        attempt = self.service.loop.schedule(info)
+        attempt = run_synchronously(self.service.loop.schedule(info))
         assert attempt is not None
         found = attempt.waiting
         assert found is not None

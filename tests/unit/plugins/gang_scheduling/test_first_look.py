@@ -17,13 +17,13 @@ from tests.unit.plugins.gang_scheduling.test_repeated_members import KINDS, ZONE
 def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The pods that were attempted."""
     tried: list[str] = []
-    attempt = Engine.attempt
+    decide = Engine.decide
 
     def counted(engine: Engine, info: Any, **options: Any) -> Any:
         tried.append(info.key)
-        return attempt(engine, info, **options)
+        return decide(engine, info, **options)
 
-    monkeypatch.setattr(Engine, "attempt", counted)
+    monkeypatch.setattr(Engine, "decide", counted)
     return tried
 
 

@@ -21,18 +21,18 @@ CYCLE_SECONDS = 2.0
 def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The pods in the order of their attempts; cycles of groups say that they took long."""
     tried: list[str] = []
-    attempt, run = Engine.attempt, GroupCycle.run
+    decide, run = Engine.decide, GroupCycle.run
 
     def noted(engine: Engine, info: Any, **options: Any) -> Any:
         tried.append(info.pod.metadata.name)
-        return attempt(engine, info, **options)
+        return decide(engine, info, **options)
 
     async def long(cycle: GroupCycle) -> Any:
         result = await run(cycle)
         result.outcome = replace(result.outcome, seconds=CYCLE_SECONDS)
         return result
 
-    monkeypatch.setattr(Engine, "attempt", noted)
+    monkeypatch.setattr(Engine, "decide", noted)
     monkeypatch.setattr(GroupCycle, "run", long)
     return tried
 

@@ -28,17 +28,12 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return pause
 
     monkeypatch.setattr("scheduler.offline.assembly.suits", lambda _engine: False)
-    monkeypatch.setattr("scheduler.groups.running.scheduling.LARGE_GROUP", 3)
     monkeypatch.setattr(SchedulingLoop, "_pauses_of_a_cycle", pause_always)
     return found
 
 
-def test_g18_a_large_gang_pauses_and_a_small_one_does_not(pauses: list[int]) -> None:
+def test_g18_a_gang_pauses_after_each_member_whose_slice_is_over(pauses: list[int]) -> None:
     with GangCluster() as cluster:
-        cluster.add_group(2, "small")
-        cluster.add_members(2, "small", cpu=1)
-        assert len(cluster.bound("small")) == 2
-        assert pauses == []
         cluster.add_group(3)
         cluster.add_members(3, cpu=1)
         assert len(cluster.bound("g-pod")) == 3
