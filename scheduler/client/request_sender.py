@@ -110,6 +110,8 @@ class RequestSender:
             retry_after = response.header("Retry-After")
             error = self._api_error(method, path, status, response.body, retry_after)
             attempts += 1
+            if status == 403 and method != "GET":
+                self._transport.on_forbidden_write()
             if status == 401 and not renewed:
                 renewed = True
                 if await self._replace(sent_with, method, path):

@@ -8,7 +8,7 @@ than gzip), and redirects are not followed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, Protocol, Self
 from urllib.parse import SplitResult, urlsplit
@@ -64,6 +64,8 @@ class Transport:
         self.configuration = configuration
         self._server = _split(configuration.server)
         self.host = self._server.hostname or ""
+        #: Called after each write that the server forbade, whichever client sent it.
+        self.on_forbidden_write: Callable[[], None] = lambda: None
         self._connect_timeout = connect_timeout
         self._transport: HttpTransport | None = None
 

@@ -3,7 +3,8 @@
 One SelfSubjectRulesReview answers for all that it shows as granted. Whatever it does not, because
 it is missing or because an authorizer cannot list its rules, is confirmed by a
 SelfSubjectAccessReview each; what is denied then is looked up in discovery, because the API server
-denies what it does not have as well. It is repeated: soon while anything is missing or unknown.
+denies what it does not have as well. It is repeated: soon while anything is missing or unknown, and
+at once after a write that was forbidden.
 """
 
 from __future__ import annotations
@@ -57,11 +58,13 @@ class PermissionReviewer:
         # Whether that was logged; once, until one succeeds.
         self._logged = False
         self._wanted = asyncio.Event()
+        self._reviewed_at = client.clock.monotonic()
 
     async def run(self) -> NoReturn:
         """Review until cancelled."""
         while True:
             self._wanted.clear()
+            self._reviewed_at = self._client.clock.monotonic()
             await self.review()
             if self._failed or self._state.missing:
                 delay = self._backoff.next()
@@ -74,6 +77,14 @@ class PermissionReviewer:
         """Let `run` review at once, and soon again if anything is missing then."""
         self._backoff.reset()
         self._wanted.set()
+
+    def write_forbidden(self) -> None:
+        """Let `run` review at once, unless it did within `LAST_RETRY_SECONDS`.
+
+        Admission forbids writes as well, and tenants can cause that as often as they like.
+        """
+        if self._client.clock.monotonic() - self._reviewed_at >= LAST_RETRY_SECONDS:
+            self._wanted.set()
 
     async def review(self) -> None:
         """Review what is declared, again if that changes meanwhile.

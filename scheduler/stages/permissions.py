@@ -64,6 +64,7 @@ def build_reviewer(
         connections.derive("permissions"), state.permissions, connections.random
     )
     state.permissions.review = reviewer.review
+    connections.client.transport.on_forbidden_write = reviewer.write_forbidden
     return reviewer
 
 

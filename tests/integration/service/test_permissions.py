@@ -26,6 +26,7 @@ from scheduler.client.access_reviews import review_own_access
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
+from scheduler.permissions.reviewer import LAST_RETRY_SECONDS
 from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from simulator.api import MERGE_PATCH
@@ -215,6 +216,26 @@ async def test_reviews_show_writes_that_are_denied_and_when_they_are_allowed() -
         denied.clear()
         await scheduler.reviewer.review()
         assert state.ready() is state.degraded() is None
+
+
+async def test_a_bind_that_is_forbidden_shows_what_is_missing() -> None:
+    denied: Denied = set()
+    async with cluster_that_denies(denied) as cluster, scheduling(cluster) as scheduler:
+        state, clock = scheduler.state.permissions, scheduler.connections.clock
+        reviewing = asyncio.create_task(scheduler.reviewer.run())
+        await settled(scheduler)
+        denied.add(("create", "pods/binding"))
+        forbidden = FaultRule(action="error", verb="create", resource="pods/binding", code=403)
+        cluster.faults.add(forbidden)
+        cluster.create(node("n1"))
+        cluster.create(pod("a"))
+        began = clock.monotonic()
+        await until(state.ready, "it is missing")
+        assert "create pods/binding" in str(state.ready())
+        # Until a bind is forbidden again, after a backoff.
+        assert clock.monotonic() - began < 2 * LAST_RETRY_SECONDS
+        reviewing.cancel()
+        await asyncio.wait((reviewing,))
 
 
 async def test_reviews_that_fail_change_nothing(cluster: EmbeddedCluster) -> None:

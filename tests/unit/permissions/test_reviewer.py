@@ -217,6 +217,32 @@ async def test_reviews_are_frequent_only_while_something_is_missing(server: Serv
         await asyncio.wait((task,))
 
 
+async def test_a_forbidden_write_is_followed_by_a_review_at_once_but_not_by_many(
+    server: Server,
+) -> None:
+    server.rules = [EVERYTHING]
+    reviewer, state = reviewer_of(server)
+    task = asyncio.create_task(reviewer.run())
+    try:
+        await server.clock.advance(LAST_RETRY_SECONDS)
+        server.rules = []
+        reviewer.write_forbidden()
+        await server.clock.settle()
+        assert BIND in state.missing
+        server.rules = [EVERYTHING]
+        await server.clock.advance(LAST_RETRY_SECONDS * 1.5)
+        assert not state.missing
+        before = server.requests[RULES]
+        for _ in range(int(LAST_RETRY_SECONDS)):
+            for _ in range(10):
+                reviewer.write_forbidden()
+            await server.clock.advance(1.0)
+        assert server.requests[RULES] - before == 1
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
 async def test_on_demand_permissions_are_not_reviewed(server: Server) -> None:
     reviewer, state = reviewer_of(server)
     nodes = Permission(resource="events", verbs=("list",), purpose="x", without="y", on_demand=True)
