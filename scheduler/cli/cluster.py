@@ -42,8 +42,9 @@ class SelectedCluster:
 
     async def _run(self, work: Callable[[ApiClient], Awaitable[T]]) -> T:
         from scheduler.cli.direct import api_server_failure
+        from scheduler.cli.leader_errors import UNAUTHENTICATED
         from scheduler.client.configuration import load_configuration
-        from scheduler.client.errors import ConnectionFailed, RequestTimeout
+        from scheduler.client.errors import ApiError, ConnectionFailed, RequestTimeout
         from scheduler.client.rest import ApiClient
         from scheduler.client.transport import Transport
 
@@ -53,6 +54,11 @@ class SelectedCluster:
         try:
             async with Transport(found) as transport:
                 return await work(ApiClient(transport, user_agent="kubestow/cli"))
+        except ApiError as error:
+            if error.status != 401:
+                raise
+            text = UNAUTHENTICATED.format(server=found.server, source=found.source)
+            raise click.ClickException(text) from error
         except (ConnectionFailed, RequestTimeout) as error:
             if error.sent or not isinstance(error.__cause__, OSError):
                 raise

@@ -187,12 +187,12 @@ class LeaderRoute:
         except (OSError, HTTPException) as error:
             raise cluster.unreached(error) from error
         if status not in (200, 404):
-            raise errors.lease_refused(self._lease, cluster.server, status, body)
+            raise errors.lease_refused(self._lease, cluster, status, body)
         record = leader_of(_object(body)) if status == 200 else None
         if record is None and (own := _own_scheduler(cluster.server, "")) is not None:
             return own
         if status == 404:
-            raise errors.lease_refused(self._lease, cluster.server, status, body)
+            raise errors.lease_refused(self._lease, cluster, status, body)
         if record is None:
             raise NotConnectedError(errors.NO_LEADER.format(lease=self._lease, namespace=namespace))
         if not record.reachable:
@@ -300,7 +300,7 @@ class LeaderRoute:
             )
         except UpgradeRefusedError as refusal:
             stream.close()
-            raise errors.tunnel_refused(record, cluster.server, refusal) from refusal
+            raise errors.tunnel_refused(record, cluster, refusal) from refusal
         except (OSError, HTTPException) as error:
             stream.close()
             raise cluster.unreached(error) from error

@@ -10,6 +10,7 @@ from scheduler.cli.exit_codes import NOT_PERMITTED, OTHER_ERROR, CommandError
 from scheduler.cli.routes import NotConnectedError
 
 if TYPE_CHECKING:
+    from scheduler.cli.leader import ClusterAccess
     from scheduler.cli.port_forward import UpgradeRefusedError
     from scheduler.client.leader_record import LeaderRecord
 
@@ -81,7 +82,8 @@ NO_POD: Final = (
     "If it is gone, another replica takes over within seconds."
 )
 UNAUTHENTICATED: Final = (
-    "{server} does not accept your credentials: {text}\nDoes kubectl work?  kubectl auth whoami"
+    "the API server {server} does not accept the credentials of {source}\n"
+    "Does kubectl work with them?  kubectl auth whoami"
 )
 MAY_NOT: Final = (
     "{text}\n"
@@ -92,12 +94,13 @@ MAY_NOT: Final = (
 )
 
 
-def lease_refused(lease: str, server: str, status: int, body: bytes) -> CommandError:
+def lease_refused(lease: str, cluster: ClusterAccess, status: int, body: bytes) -> CommandError:
     """Return the error for a Lease that could not be read."""
+    server = cluster.server
     namespace, text = lease.partition("/")[0], status_message(body)
     match status:
         case 401:
-            return CommandError(UNAUTHENTICATED.format(server=server, text=text), NOT_PERMITTED)
+            return unauthenticated(cluster)
         case 403:
             return CommandError(MAY_NOT.format(text=text, namespace=namespace), NOT_PERMITTED)
         case 404:
@@ -105,19 +108,27 @@ def lease_refused(lease: str, server: str, status: int, body: bytes) -> CommandE
     return CommandError(f"{server} responded with {status}: {text}", OTHER_ERROR)
 
 
-def tunnel_refused(record: LeaderRecord, server: str, refusal: UpgradeRefusedError) -> CommandError:
+def unauthenticated(cluster: ClusterAccess) -> CommandError:
+    """Return the error for credentials that an API server does not know."""
+    text = UNAUTHENTICATED.format(server=cluster.server, source=cluster.source)
+    return CommandError(text, NOT_PERMITTED)
+
+
+def tunnel_refused(
+    record: LeaderRecord, cluster: ClusterAccess, refusal: UpgradeRefusedError
+) -> CommandError:
     """Return the error for a port that could not be forwarded."""
     namespace, _, name = record.pod.partition("/")
     text = status_message(refusal.body)
     match refusal.status:
         case 401:
-            return CommandError(UNAUTHENTICATED.format(server=server, text=text), NOT_PERMITTED)
+            return unauthenticated(cluster)
         case 403 if _is_status(refusal.body):
             return CommandError(MAY_NOT.format(text=text, namespace=namespace), NOT_PERMITTED)
         case 404 | 500 | 502 | 503 | 504 if _is_status(refusal.body):
             return NotConnectedError(NO_POD.format(pod=record.pod, text=text), record.holder)
     text = NO_WEBSOCKET.format(
-        server=server,
+        server=cluster.server,
         port=record.port,
         pod=record.pod,
         status=refusal.status,

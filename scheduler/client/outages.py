@@ -1,29 +1,51 @@
-"""OutageLog: one periodic line about a server that cannot be reached, for all its clients.
+"""OutageLog: one periodic line about a server that is of no use now, for all its clients.
 
-A dozen reflectors that retry would write hundreds of equal lines. Error responses are not outages.
+It cannot be reached, or does not accept the credentials. A dozen reflectors that retry would write
+hundreds of equal lines. Other error responses are about one resource, and not outages.
 """
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Final
 
 import structlog
 
 from scheduler.client.clock import Clock
-from scheduler.client.errors import RequestError, describe
+from scheduler.client.errors import NO_RESPONSE, ApiError, RequestError, describe
 
 _log = structlog.get_logger(__name__)
 
 PERIOD_SECONDS: Final = 10.0
 """Time between two lines about the same outage."""
 
+UNREACHED: Final = "the API server cannot be reached, retrying"
+REACHED: Final = "the API server can be reached again"
+UNACCEPTED: Final = (
+    "the API server does not accept the credentials, retrying; does kubectl auth whoami work with "
+    "them?"
+)
+ACCEPTED: Final = "the API server accepts the credentials again"
+
+
+def is_outage(error: RequestError) -> bool:
+    """Whether no request to the server can succeed now."""
+    return isinstance(error, NO_RESPONSE) or _is_unaccepted(error)
+
+
+def _is_unaccepted(error: RequestError) -> bool:
+    return isinstance(error, ApiError) and error.status == HTTPStatus.UNAUTHORIZED
+
 
 class OutageLog:
     """Collects failures and successes of the users of one server. Belongs to one event loop."""
 
-    def __init__(self, clock: Clock, server: str) -> None:
+    def __init__(self, clock: Clock, server: str, credentials: str) -> None:
+        """Prepare; `credentials` says where these are from, such as a kubeconfig."""
         self._clock = clock
         self._server = server
+        self._credentials = credentials
+        self._over = REACHED
         # Users without connection, in order of their first failure.
         self._affected: dict[str, None] = {}
         self._failures = 0
@@ -40,9 +62,12 @@ class OutageLog:
         if now < self._due:
             return
         self._due = now + PERIOD_SECONDS
-        _log.warning(
-            "the API server cannot be reached, retrying",
+        unaccepted = _is_unaccepted(error)
+        self._over = ACCEPTED if unaccepted else REACHED
+        (_log.error if unaccepted else _log.warning)(
+            UNACCEPTED if unaccepted else UNREACHED,
             server=self._server,
+            credentials=self._credentials,
             affected=list(self._affected),
             failures=self._failures,
             seconds=round(now - self._since, 1),
@@ -56,7 +81,7 @@ class OutageLog:
         del self._affected[user]
         if not self._affected:
             _log.info(
-                "the API server can be reached again",
+                self._over,
                 server=self._server,
                 failures=self._failures,
                 seconds=round(self._clock.monotonic() - self._since, 1),

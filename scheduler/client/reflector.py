@@ -33,13 +33,13 @@ from scheduler.client.backoff import Backoff
 from scheduler.client.deltas import Handler, ReflectorOptions, ReflectorStatistics
 from scheduler.client.errors import (
     ApiError,
-    ConnectionFailed,
     RequestError,
     RequestTimeout,
     describe,
 )
 from scheduler.client.http.stream import ResponseStream
 from scheduler.client.looks import Looks
+from scheduler.client.outages import is_outage
 from scheduler.client.resources import Resource, T
 from scheduler.client.rest import ApiClient
 from scheduler.client.store import KeepRaw, Store
@@ -225,7 +225,7 @@ class Reflector(Generic[T]):
                 self._resource_version = ""
         self._count_end(cause)
         self._last_error = str(error)
-        if isinstance(error, (ConnectionFailed, RequestTimeout)):
+        if is_outage(error):
             # An outage ends by itself, and affects all clients of the server: log it once.
             self._client.outages.failed(self.resource.plural, error)
             return delay

@@ -93,7 +93,8 @@ class ApiClient:
         self.bind_timeout = bind_timeout
         self.clock: Clock = clock or SystemClock()
         self.metrics: ClientMetrics = metrics or NullMetrics()
-        self.outages = OutageLog(self.clock, transport.configuration.server)
+        found = transport.configuration
+        self.outages = OutageLog(self.clock, found.server, found.source)
         self._user_agent = user_agent
         self._trace_headers = trace_headers
         self._sender = RequestSender(

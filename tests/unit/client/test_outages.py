@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from scheduler.client.errors import ConnectionFailed
-from scheduler.client.outages import PERIOD_SECONDS, OutageLog
+from scheduler.client.errors import ApiError, ConnectionFailed, StatusBody
+from scheduler.client.outages import (
+    ACCEPTED,
+    PERIOD_SECONDS,
+    UNACCEPTED,
+    OutageLog,
+    is_outage,
+)
 from tests.unit.client.virtual_clock import ManualClock
 
 
@@ -20,7 +26,7 @@ def clock() -> ManualClock:
 
 
 def test_many_failures_are_one_line_per_period_and_one_when_it_is_over(clock: ManualClock) -> None:
-    outages = OutageLog(clock, "https://api:6443")
+    outages = OutageLog(clock, "https://api:6443", "kubeconfig x")
     with structlog.testing.capture_logs() as lines:
         for _ in range(40):
             for plural in ("pods", "nodes", "services"):
@@ -41,8 +47,24 @@ def test_many_failures_are_one_line_per_period_and_one_when_it_is_over(clock: Ma
     assert (line["event"], line["failures"]) == ("the API server can be reached again", 120)
 
 
+def test_credentials_that_are_not_accepted_are_one_line_per_period_as_well(
+    clock: ManualClock,
+) -> None:
+    outages = OutageLog(clock, "https://api:6443", "kubeconfig x")
+    error = ApiError("GET", "/api/v1/pods", status=401, body=StatusBody())
+    assert is_outage(error)
+    assert not is_outage(ApiError("GET", "/api/v1/pods", status=403, body=StatusBody()))
+    with structlog.testing.capture_logs() as lines:
+        for plural in ("pods", "nodes", "pods"):
+            outages.failed(plural, error)
+        for plural in ("pods", "nodes"):
+            outages.recovered(plural)
+    assert [line["event"] for line in lines] == [UNACCEPTED, ACCEPTED]
+    assert lines[0]["credentials"] == "kubeconfig x"
+
+
 def test_the_next_outage_is_logged_at_once(clock: ManualClock) -> None:
-    outages = OutageLog(clock, "https://api:6443")
+    outages = OutageLog(clock, "https://api:6443", "kubeconfig x")
     with structlog.testing.capture_logs() as lines:
         for _ in range(2):
             outages.failed("pods", refused("pods"))
@@ -52,5 +74,5 @@ def test_the_next_outage_is_logged_at_once(clock: ManualClock) -> None:
 
 def test_a_client_that_was_never_affected_logs_nothing(clock: ManualClock) -> None:
     with structlog.testing.capture_logs() as lines:
-        OutageLog(clock, "https://api:6443").recovered("pods")
+        OutageLog(clock, "https://api:6443", "kubeconfig x").recovered("pods")
     assert lines == []
