@@ -48,6 +48,8 @@ POLL_JITTER: Final = 0.2
 """A candidate reads a Lease that another process holds every `retry_period * [1, 1.2)`: reads do
 not conflict, and a renewal that is seen sooner expires sooner."""
 
+SUCCESSION: Final = "another replica may schedule now"
+
 MIN_PAUSE_SECONDS: Final = 0.01
 """Minimum before another read: a timer that fires a little early must not lead to a busy loop."""
 
@@ -69,6 +71,15 @@ class LeaderElectionOptions:
     retry_period: float = 2.0
     watchdog_timeout: float = 60.0
     """Age of the heartbeat beyond which a leader stops renewing."""
+
+
+def _says_no_namespace(error: Exception) -> bool:
+    """Whether there is no namespace for the Lease; the Lease alone would be created again."""
+    if not isinstance(error, ApiError):
+        return False
+    causes = error.details.causes if error.details else ()
+    terminating = any(each.reason == "NamespaceTerminating" for each in causes)
+    return terminating or error.status == 404
 
 
 def new_identity() -> str:
@@ -153,6 +164,8 @@ class LeaderElector:
         self._last_error = ""
         #: Status of the error of the last round, 0 without a response; None: there was no error.
         self._last_status: int | None = None
+        # Whether the last error says that the Lease has no namespace, or soon will not.
+        self._nowhere = False
         self._call_timeout = max(1.0, options.renew_deadline / 2)
 
     @property
@@ -203,13 +216,13 @@ class LeaderElector:
     def _advice(self) -> str:
         """Return what may be missing, and how to get it."""
         namespace = self._options.namespace
+        if self._nowhere:
+            return (
+                f"create the namespace with kubectl create namespace {namespace}, or give "
+                "--leader-elect-resource-namespace, or --leader-elect=false if no other "
+                "replica will run"
+            )
         match self._last_status:
-            case 404:
-                return (
-                    f"create the namespace with kubectl create namespace {namespace}, or give "
-                    "--leader-elect-resource-namespace, or --leader-elect=false if no other "
-                    "replica will run"
-                )
             case 401 | 403:
                 return (
                     "the user may not write the Lease: kubestow config rbac prints the roles, and "
@@ -248,18 +261,23 @@ class LeaderElector:
             if self._spec.holder_identity != self.identity:
                 break
         self._lose()
+        lost = f"leadership of Lease {self._name} lost: "
+        if self._nowhere:
+            text = f"{lost}its namespace is gone ({self._last_error}); {self._advice()}"
+            raise LeadershipLostError(text)
         holder = self._spec.holder_identity or "no process"
         raise LeadershipLostError(
-            f"leadership of Lease {self._name} lost: not renewed within "
-            f"{self._options.renew_deadline:g}s, held by {holder}"
+            f"{lost}not renewed within {self._options.renew_deadline:g}s, held by {holder}"
             + (f" (last error: {self._last_error})" if self._last_error else "")
+            + f"; {SUCCESSION}"
         )
 
     def _step_down(self) -> None:
         self._lose()
         msg = (
             f"leadership of Lease {self._name} given up: the event loop has made no "
-            f"progress for {self._heartbeat.age():.0f}s, it executes {self._heartbeat.where()}"
+            f"progress for {self._heartbeat.age():.0f}s, it executes {self._heartbeat.where()}; "
+            f"{SUCCESSION}"
         )
         _log.error(msg)
         raise LeadershipLostError(msg)
@@ -319,13 +337,14 @@ class LeaderElector:
         except (RequestError, ValueError) as error:
             self._last_error = str(error)
             self._last_status = error.status if isinstance(error, ApiError) else 0
+            self._nowhere = _says_no_namespace(error)
             # The known state may be outdated: the next round reads first.
             self._lease = None
             if self._leading or self._last_status != 404:
                 # `acquire` says once that there is no namespace.
                 _log.warning("lease not acquired or renewed", lease=self._name, error=str(error))
             return False
-        self._last_status = None
+        self._last_status, self._nowhere = None, False
         return done
 
     async def _round(self) -> bool:

@@ -252,7 +252,7 @@ class Application:
         try:
             await self._run(wiring, elector, endpoints, reloader)
         except* LeadershipLostError as lost:
-            _log.error("exiting: another replica may schedule now", error=str(lost.exceptions[0]))
+            _log.error("exiting: this process leads no more", error=str(lost.exceptions[0]))
             self._exit_code = EXIT_FAILED
         return self._exit_code
 

@@ -9,7 +9,14 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from scheduler.client.errors import ApiError, ConnectionFailed, RequestTimeout, StatusBody
+from scheduler.client.errors import (
+    ApiError,
+    ConnectionFailed,
+    RequestTimeout,
+    StatusBody,
+    StatusCause,
+    StatusDetails,
+)
 from scheduler.client.leader_election import (
     LeaderElectionOptions,
     LeaderElector,
@@ -67,6 +74,10 @@ class FakeLock:
             raise ConnectionFailed(verb, "/lease", "connection refused", sent=False, refused=True)
         if self.fault.isdigit():
             raise ApiError(verb, "/lease", status=int(self.fault), body=StatusBody())
+        if self.fault == "terminating":
+            causes = (StatusCause(reason="NamespaceTerminating"),)
+            body = StatusBody(details=StatusDetails(causes=causes))
+            raise ApiError(verb, "/lease", status=403, body=body)
         if self.fault == "hang":
             await self._clock.sleep(within)
             raise RequestTimeout(verb, "/lease", "timed out", sent=True)

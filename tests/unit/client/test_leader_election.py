@@ -143,6 +143,33 @@ async def test_leadership_ends_before_another_process_can_take_over(
         assert "not renewed within 10s" in str(leader.lost)
 
 
+@pytest.mark.parametrize("fault", ["404", "terminating"])
+async def test_a_namespace_that_was_deleted_is_said_at_the_end(
+    clock: ManualClock, store: LeaseStore, fault: str
+) -> None:
+    a = Candidate("a", store, clock)
+    async with running(a):
+        await clock.advance(5)
+        a.lock.fault = fault
+        await clock.advance(20)
+        said = str(a.lost)
+        assert "its namespace is gone" in said
+        assert "kubectl create namespace kubestow-system" in said
+        assert "another replica" not in said
+
+
+async def test_a_lease_that_was_deleted_is_created_again(
+    clock: ManualClock, store: LeaseStore
+) -> None:
+    a = Candidate("a", store, clock)
+    async with running(a):
+        await clock.advance(5)
+        store.lease = None
+        await clock.advance(20)
+        assert store.spec["holderIdentity"] == "a"
+        assert a.lost is None
+
+
 async def test_a_short_outage_is_survived(clock: ManualClock, store: LeaseStore) -> None:
     a = Candidate("a", store, clock)
     async with running(a):
