@@ -1,13 +1,14 @@
-"""The part of `kubestow check` about a ServiceAccount that may do almost nothing: why.
+"""The part of `kubestow check` about an account that may do almost nothing: why, and what helps.
 
 Rules to add are no help if there is no such account, or if no binding gives it a role. Account and
-bindings are read with the rights of the user who asks, in pages and up to a limit; without these
-rights the likely causes are said. Names of roles and bindings may have almost any characters, so
-they are escaped.
+bindings are read with the rights of the user who asks, in pages and up to a limit; the command that
+helps is the same without these rights. Names of roles and bindings may have almost any characters,
+so they are escaped.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import msgspec
 from scheduler.api.meta import Named, Object, ObjectMeta
 from scheduler.cli.pod_format import one_line
 from scheduler.client.errors import ApiError, RequestError
-from scheduler.client.resources import Resource
+from scheduler.client.resources import NAMESPACES, Resource
 from scheduler.explain.records.wording import shortened
 from scheduler.permissions.rbac import GROUP, READER, READER_SUFFIX, of_reader
 
@@ -36,23 +37,27 @@ MAX_LOST: Final = 5
 DEFAULT_NAME: Final = "kubestow"
 LEASE_SUFFIX: Final = "-leader-election"
 
-AGAIN: Final = "`helm upgrade` or `kubectl apply -k`, whichever installed kubestow, puts it back."
+NO_NAMESPACE: Final = (
+    "There is no namespace {namespace}, where `kubestow run` keeps its Lease. Helm and `kubectl "
+    "apply -k` create it; without them:\n  kubectl create namespace {namespace}\n"
+    "A single process needs no Lease: kubestow run --leader-elect=false"
+)
 NO_ACCOUNT: Final = "There is no ServiceAccount {account}."
 NEAR_ACCOUNT: Final = "There is no ServiceAccount {account}; did you mean {near}?"
-UNBOUND: Final = (
-    "No {kind}Binding{place} gives a {kind} to {account}{no_role}:\n  {command}\n{again}"
+UNBOUND: Final = "No {kind}Binding{place} gives {role} to {account}."
+LOST: Final = "{kind}Binding {binding}{place} gives {account} the {role}, which does not exist."
+UNREAD: Final = "{account} may do almost nothing of this, and bindings were not read: {reason}."
+MAY_NOT: Final = "your user may not"
+TOO_MANY: Final = "there are too many"
+USER: Final = "The user {user} may do almost nothing of this. An administrator grants it with"
+BY_HELM: Final = (
+    "Put it back with\n"
+    "  helm -n {namespace} upgrade {release} charts/kubestow --reset-then-reuse-values"
 )
-NO_ROLE: Final = ", and there is no {kind} {role}"
-LOST: Final = (
-    "{kind}Binding {binding}{place} gives {account} the {target} {role}, which does not exist:\n"
-    "  {command}\n{again}"
+BY_KUSTOMIZE: Final = (
+    "Put it back with\n  kubectl apply -k manifests\nor the folder of your overlay."
 )
-UNREAD: Final = (
-    "Almost everything{place} is missing. Maybe there is no ServiceAccount {account}, or no "
-    "{kind}Binding{place} gives it a {kind}: {reason}. Look for it in the output of\n  {command}"
-)
-MAY_NOT: Final = "your user may not read these"
-TOO_MANY: Final = "there are too many to read them all"
+CREATES: Final = "An administrator creates what is missing with\n  {commands}"
 
 
 class _Subject(Object):
@@ -85,13 +90,11 @@ _CLUSTER_BINDINGS: Final = Resource(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One cause, in words."""
+    """What is wrong, in words, with the commands that help."""
 
     text: str
     #: Namespaces for which no rules need to be added then; "" is the ClusterRole.
     instead_of: frozenset[str] = frozenset()
-    #: The bindings could not be read.
-    guessed: bool = False
 
 
 def bare_scopes(findings: Sequence[Finding]) -> list[str]:
@@ -108,50 +111,84 @@ def bare_scopes(findings: Sequence[Finding]) -> list[str]:
     return found
 
 
-async def faults(
-    client: ApiClient, account: Account, findings: Sequence[Finding], file: str = ""
-) -> list[Fault]:
-    """Return why the account may do almost nothing; empty if that is not so, or for its rules.
+async def own_account(client: ApiClient) -> Account | str:
+    """Return the ServiceAccount whose credentials these are, or the name of another user.
 
-    `file` is the configuration, for the commands to run.
+    The name is empty if the API server does not say it.
     """
-    scopes = bare_scopes(findings)
-    if not scopes:
-        return []
-    if text := await _no_account(client, account):
-        return [Fault(text, frozenset(scopes))]
-    found = []
-    for namespace in scopes:
-        needed = [each.permission for each in findings if each.permission.namespace == namespace]
-        scope = _Scope(client, account, namespace, file, all(map(of_reader, needed)))
-        fault = await scope.fault()
-        if fault is None:
-            continue
-        found.append(fault)
-        if fault.guessed:
-            # The same would be said of each namespace.
-            break
-    return found
-
-
-async def _no_account(client: ApiClient, account: Account) -> str:
-    """Return that there is no such account; empty if there is, or if it may not be read."""
-    namespace, name = account
-    if await _exists(client, _ACCOUNTS, name, namespace) is not False:
-        return ""
+    kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
-        page = await client.list_page(_ACCOUNTS, namespace)
-        known = [_ACCOUNTS.decode(each).metadata.name for each in page.items or ()]
-    except (RequestError, ValueError):
-        known = []
-    account_name = f"{namespace}/{name}"
-    for near in get_close_matches(name, known, 1):
-        return NEAR_ACCOUNT.format(account=account_name, near=_shown(near))
-    return f"{NO_ACCOUNT.format(account=account_name)}\n{AGAIN}"
+        path = f"/apis/{kind['apiVersion']}/selfsubjectreviews"
+        response = await client.request("POST", path, body=kind)
+        name = str(json.loads(response.body)["status"]["userInfo"]["username"])
+    except (RequestError, ValueError, LookupError, TypeError):
+        return ""
+    match name.split(":"):
+        case ["system", "serviceaccount", namespace, account]:
+            return namespace, account
+    return name
 
 
-async def _exists(
-    client: ApiClient, resource: Resource[Any], name: str, namespace: str
+async def causes(
+    client: ApiClient, who: Account | str, findings: Sequence[Finding], file: str = ""
+) -> list[Fault]:
+    """Return why there is no place for the Lease, and why the account may do almost nothing.
+
+    `who` is a ServiceAccount or the name of a user, `file` the configuration, for the commands to
+    run.
+    """
+    lost = dict.fromkeys(each.permission.namespace for each in findings if each.nowhere)
+    found = [Fault(NO_NAMESPACE.format(namespace=each)) for each in lost]
+    scopes = bare_scopes(findings)
+    account = await _account_fault(client, who, scopes, findings, file) if scopes else None
+    return found if account is None else [*found, account]
+
+
+async def _account_fault(
+    client: ApiClient,
+    who: Account | str,
+    scopes: Sequence[str],
+    findings: Sequence[Finding],
+    file: str,
+) -> Fault | None:
+    """Return why the account may do almost nothing in these scopes; None if rules may lack."""
+    if isinstance(who, str):
+        text = _of_user(who, scopes, findings, file)
+        return Fault(text, frozenset(scopes)) if who else None
+    search = _Search(client, who)
+    if text := await search.no_account():
+        explained = frozenset(scopes)
+    else:
+        texts = {each: await search.cause(each, _is_reader(each, findings)) for each in scopes}
+        explained = frozenset(scope for scope, text in texts.items() if text)
+        text = "\n".join(dict.fromkeys(filter(None, texts.values())))
+    return Fault(f"{text}\n{await search.remedy(file)}", explained) if text else None
+
+
+def _is_reader(namespace: str, findings: Sequence[Finding]) -> bool:
+    """Whether nothing but what the Role `READER` grants is needed in a namespace."""
+    return all(
+        of_reader(each.permission) for each in findings if each.permission.namespace == namespace
+    )
+
+
+def _of_user(user: str, scopes: Sequence[str], findings: Sequence[Finding], file: str) -> str:
+    """Return what a user lacks who is no ServiceAccount, for which roles can be bound."""
+    lines = [USER.format(user=_shown(user)), f"  {_printing(file)}"]
+    named = f"--user={_shown(shlex.quote(user))}"
+    for each in scopes:
+        role = READER if _is_reader(each, findings) else DEFAULT_NAME + LEASE_SUFFIX
+        lines.append(
+            f"  kubectl -n {each} create rolebinding {DEFAULT_NAME}-user --role={role} {named}"
+            if each
+            else f"  kubectl create clusterrolebinding {DEFAULT_NAME}-user "
+            f"--clusterrole={DEFAULT_NAME} {named}"
+        )
+    return "\n".join(lines)
+
+
+async def exists(
+    client: ApiClient, resource: Resource[Any], name: str, namespace: str = ""
 ) -> bool | None:
     """Whether there is such an object; None if that may not be known."""
     try:
@@ -163,54 +200,94 @@ async def _exists(
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """The bindings of one namespace, or ("") of the cluster."""
+class _Search:
+    """Looks for what keeps a ServiceAccount from its permissions."""
 
-    client: ApiClient
-    account: Account
-    namespace: str
-    file: str
-    #: Nothing but what the Role `READER` grants is needed here.
-    reader: bool
+    def __init__(self, client: ApiClient, account: Account) -> None:
+        self._client = client
+        self._account = account
+        self._shown = "/".join(account)
+        #: Of the roles and bindings that `remedy` creates.
+        self._name = DEFAULT_NAME
+        self._commands: list[str] = []
 
-    async def fault(self) -> Fault | None:
-        """Return why the roles here do not apply to the account; None if their rules may lack."""
-        bindings, unread = await self._bindings()
-        ours = [each for each in bindings if self._gives(each)]
+    async def no_account(self) -> str:
+        """Return that there is no such account; empty if there is, or if it may not be read."""
+        namespace, name = self._account
+        if await exists(self._client, _ACCOUNTS, name, namespace) is not False:
+            return ""
+        if await exists(self._client, NAMESPACES, namespace) is False:
+            self._commands.append(f"kubectl create namespace {namespace}")
+        self._commands.append(f"kubectl -n {namespace} create serviceaccount {name}")
+        try:
+            page = await self._client.list_page(_ACCOUNTS, namespace)
+            known = [_ACCOUNTS.decode(each).metadata.name for each in page.items or ()]
+        except (RequestError, ValueError):
+            known = []
+        for near in get_close_matches(name, known, 1):
+            return NEAR_ACCOUNT.format(account=self._shown, near=_shown(near))
+        return NO_ACCOUNT.format(account=self._shown)
+
+    async def cause(self, namespace: str, reader: bool) -> str:
+        """Return why roles do not apply there ("": the cluster); empty if rules may lack.
+
+        With `reader` the Role of that name is needed alone.
+        """
+        bindings, unread = await self._bindings(namespace)
+        ours = [each for each in bindings if self._gives(each, reader)]
+        kind = "Role" if namespace else "ClusterRole"
+        about = {
+            "kind": kind,
+            "place": f" in {namespace}" if namespace else "",
+            "account": self._shown,
+        }
+        for each in () if reader else ours[:MAX_LOST]:
+            given = each.role_ref
+            roles = _ROLES if given.kind == "Role" else _CLUSTER_ROLES
+            if await exists(self._client, roles, given.name, namespace) is False:
+                self._name = given.name.removesuffix(LEASE_SUFFIX)
+                binding, role = _shown(each.metadata.name), _shown(f"{given.kind} {given.name}")
+                return LOST.format(**about, binding=binding, role=role)
         if ours:
-            return await self._lost(ours)
+            return ""
         if unread:
-            option = f"-n {self.namespace} " if self.namespace else ""
-            command = f"kubectl {option}get {self._bound.plural} -o wide"
-            return Fault(
-                UNREAD.format(**self._about(), reason=unread, command=command), guessed=True
-            )
-        return await self._unbound({each.metadata.name for each in bindings})
+            return UNREAD.format(**about, reason=unread)
+        names = {DEFAULT_NAME + each for each in ("", LEASE_SUFFIX, READER_SUFFIX)}
+        if self._name == DEFAULT_NAME and names & {each.metadata.name for each in bindings}:
+            # Of another account, which the command would take it from.
+            self._name = f"{DEFAULT_NAME}-{'-'.join(self._account)}"
+        return UNBOUND.format(**about, role=f"the Role {READER}" if reader else f"a {kind}")
 
-    @property
-    def _kind(self) -> str:
-        return "Role" if self.namespace else "ClusterRole"
+    async def remedy(self, file: str) -> str:
+        """Return the command that puts back what was installed, or those that create it."""
+        namespace, name = self._account
+        query = {"labelSelector": f"app.kubernetes.io/name={DEFAULT_NAME}", "limit": "10"}
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        try:
+            response = await self._client.request("GET", path, query=query)
+            deployments = json.loads(response.body)["items"] or ()
+        except (RequestError, ValueError, LookupError, TypeError):
+            deployments = ()
+        for each in deployments:
+            labels = each["metadata"].get("labels") or {}
+            if each["spec"]["template"]["spec"].get("serviceAccountName") != name:
+                continue
+            if labels.get("app.kubernetes.io/managed-by") != "Helm":
+                return BY_KUSTOMIZE
+            release = _shown(shlex.quote(labels.get("app.kubernetes.io/instance", name)))
+            return BY_HELM.format(namespace=namespace, release=release)
+        commands = [*self._commands, _printing(file, self._name, self._shown)]
+        return CREATES.format(commands="\n  ".join(commands))
 
-    @property
-    def _bound(self) -> Resource[_Binding]:
-        return _BINDINGS if self.namespace else _CLUSTER_BINDINGS
-
-    def _about(self) -> dict[str, str]:
-        place = f" in {self.namespace}" if self.namespace else ""
-        account = "/".join(self.account)
-        return {"kind": self._kind, "place": place, "account": account, "again": AGAIN}
-
-    async def _bindings(self) -> tuple[list[_Binding], str]:
+    async def _bindings(self, namespace: str) -> tuple[list[_Binding], str]:
         """Return the bindings, and why some of them may lack."""
+        bound = _BINDINGS if namespace else _CLUSTER_BINDINGS
         found: list[_Binding] = []
         token = ""
         try:
             for _ in range(MAX_PAGES):
-                page = await self.client.list_page(
-                    self._bound, self.namespace, continue_token=token
-                )
-                found += [self._bound.decode(each) for each in page.items or ()]
+                page = await self._client.list_page(bound, namespace, continue_token=token)
+                found += [bound.decode(each) for each in page.items or ()]
                 token = page.metadata.continue_token
                 if not token:
                     return found, ""
@@ -218,10 +295,10 @@ class _Scope:
             return found, MAY_NOT
         return found, TOO_MANY
 
-    def _gives(self, binding: _Binding) -> bool:
+    def _gives(self, binding: _Binding, reader: bool) -> bool:
         """Whether it gives the account, or all accounts of its namespace, a role."""
-        namespace, name = self.account
-        if self.reader and binding.role_ref.name != READER:
+        namespace, name = self._account
+        if reader and binding.role_ref.name != READER:
             return False
         users = {
             ("User", f"system:serviceaccount:{namespace}:{name}"),
@@ -233,76 +310,15 @@ class _Scope:
             for each in binding.subjects
         )
 
-    async def _lost(self, ours: Sequence[_Binding]) -> Fault | None:
-        """Return that a role that is given does not exist; None if all do."""
-        if self.reader:
-            return None
-        looked = ours[:MAX_LOST]
-        lost = [each for each in looked if await self._is_lost(each.role_ref)]
-        if not lost:
-            return None
-        given = lost[0].role_ref
-        text = LOST.format(
-            **self._about(),
-            binding=_shown(lost[0].metadata.name),
-            target=_shown(given.kind),
-            role=_shown(given.name),
-            command=self._printing(given.name.removesuffix(LEASE_SUFFIX)),
-        )
-        # Rules may be added to a role that exists.
-        return Fault(text, frozenset({self.namespace} if lost == looked else ()))
 
-    async def _is_lost(self, given: _RoleRef) -> bool:
-        roles = _ROLES if given.kind == "Role" else _CLUSTER_ROLES
-        return await _exists(self.client, roles, given.name, self.namespace) is False
-
-    async def _unbound(self, taken: set[str]) -> Fault:
-        """Return that there is no binding; `taken` are the names of others."""
-        suffix = LEASE_SUFFIX if self.namespace else ""
-        role, exists = READER, True
-        if not self.reader:
-            names = dict.fromkeys((self.account[1], DEFAULT_NAME))
-            for name in names:
-                role = f"{name}{suffix}"
-                exists = await self._has_role(role)
-                if exists:
-                    break
-        binding = f"{self.account[1]}{READER_SUFFIX}" if self.reader else role
-        if binding in taken:
-            binding = f"{binding}-{self.account[0]}-{self.account[1]}"
-        text = UNBOUND.format(
-            **self._about(),
-            no_role="" if exists else NO_ROLE.format(kind=self._kind, role=role),
-            command=self._binding(binding, role)
-            if exists
-            else self._printing(role.removesuffix(suffix)),
-        )
-        return Fault(text, frozenset({self.namespace}))
-
-    async def _has_role(self, role: str) -> bool:
-        """Whether a role exists; True if that may not be known."""
-        roles = _ROLES if self.namespace else _CLUSTER_ROLES
-        return await _exists(self.client, roles, role, self.namespace) is not False
-
-    def _binding(self, name: str, role: str) -> str:
-        namespace, account = self.account
-        if not self.namespace:
-            return (
-                f"kubectl create clusterrolebinding {name} --clusterrole={role} "
-                f"--serviceaccount={namespace}:{account}"
-            )
-        return (
-            f"kubectl -n {self.namespace} create rolebinding {name} --role={role} "
-            f"--serviceaccount={namespace}:{account}"
-        )
-
-    def _printing(self, name: str) -> str:
-        """Return the command that creates roles of this name, and their bindings."""
-        words = ["kubestow", "config", "rbac", *([self.file] if self.file else [])]
-        if name != DEFAULT_NAME:
-            words += ["--name", name]
-        words += ["--service-account", "/".join(self.account)]
-        return f"{_shown(shlex.join(words), MAX_TEXT * 4)} | kubectl apply -f -"
+def _printing(file: str, name: str = DEFAULT_NAME, account: str = "") -> str:
+    """Return the command that creates roles of this name, and the bindings to an account."""
+    words = ["kubestow", "config", "rbac", *([file] if file else [])]
+    if name != DEFAULT_NAME:
+        words += ["--name", name]
+    if account:
+        words += ["--service-account", account]
+    return f"{_shown(shlex.join(words), MAX_TEXT * 4)} | kubectl apply -f -"
 
 
 def _shown(text: str, limit: int = MAX_TEXT) -> str:

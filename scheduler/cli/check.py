@@ -44,13 +44,15 @@ class Finding:
     denied: tuple[str, ...]
     #: Whether the API server lacks the resource.
     absent: bool
+    #: Whether there is no such namespace.
+    nowhere: bool = False
 
     @property
     def state(self) -> str:
         """Return one of the states that the help of the command describes."""
         if self.absent:
             return "absent"
-        if not self.denied:
+        if not self.denied and not self.nowhere:
             return "ok"
         if self.permission.required:
             return "missing"
@@ -59,6 +61,8 @@ class Finding:
     @property
     def consequence(self) -> str:
         """Return what follows for the scheduler; empty if nothing does."""
+        if self.nowhere:
+            return f"there is no namespace {self.permission.namespace}"
         match self.state:
             case "absent":
                 return "the API server has no such resource, which counts as an empty list"
@@ -97,8 +101,8 @@ def command(
     is off), on-demand (missing, and needed by some pods only) or absent (the API server has no such
     resource, so there are no objects). Permission to create the Lease is needed only while there is
     none. The rules to add follow the table, and who leads in the cluster, and why replicas there do
-    not run. If an account may do almost nothing, the command says instead what is absent: the
-    account, its binding or the role. To review another account you may create
+    not run. If an account may do almost nothing, the command says instead what is absent, such as
+    the account or its binding, and what creates it. To review another account you may create
     subjectaccessreviews, as administrators may. Nothing in the cluster changes.
 
     Exit code 0: nothing is missing. 1: something required is, or the cluster does not answer.
@@ -114,20 +118,21 @@ def command(
     needed = needed_permissions(reading_options(file or "", **values))
 
     async def work(client: ApiClient) -> tuple[list[Finding], list[Fault], list[str]]:
-        from scheduler.cli.account_faults import faults
+        from scheduler.cli.account_faults import causes, own_account
         from scheduler.cli.installation import look
 
         findings = await find(client, needed, review)
         if output == "json":
             return findings, [], []
-        causes = [] if account is None else await faults(client, account, findings, file or "")
-        return findings, causes, await look(client, needed)
+        who = await own_account(client) if account is None else account
+        faults = await causes(client, who, findings, file or "")
+        return findings, faults, await look(client, needed)
 
-    findings, causes, installed = cluster.run(work)
+    findings, faults, installed = cluster.run(work)
     if output == "json":
         click.echo(json.dumps([_as_data(each) for each in findings], indent=2))
     else:
-        _print(findings, causes)
+        _print(findings, faults)
         if installed:
             click.echo("\n" + "\n".join(installed))
     states = {each.state for each in findings}
@@ -138,6 +143,8 @@ def command(
 
 async def find(client: ApiClient, needed: Sequence[Permission], review: Review) -> list[Finding]:
     """Look up each needed permission for a resource."""
+    from scheduler.cli.account_faults import exists
+    from scheduler.client.resources import LEASES, NAMESPACES
     from scheduler.permissions.reviewer import absent_resources, drop_needless_creation
     from scheduler.permissions.state import accesses
 
@@ -148,7 +155,13 @@ async def find(client: ApiClient, needed: Sequence[Permission], review: Review) 
         if verbs:
             denied[each] = tuple(dict.fromkeys(verbs))
     await drop_needless_creation(client, denied, needed)
-    return [Finding(each, denied.get(each, ()), each in absent) for each in needed if each.resource]
+    namespaces = {each.namespace for each in needed if each.resource == LEASES.plural}
+    lost = [each for each in namespaces if await exists(client, NAMESPACES, each) is False]
+    return [
+        Finding(each, denied.get(each, ()), each in absent, each.namespace in lost)
+        for each in needed
+        if each.resource
+    ]
 
 
 def _reviewer(account: Account | None) -> Review:
@@ -170,7 +183,7 @@ def _reviewer(account: Account | None) -> Review:
     return review
 
 
-def _print(findings: Sequence[Finding], causes: Sequence[Fault] = ()) -> None:
+def _print(findings: Sequence[Finding], faults: Sequence[Fault] = ()) -> None:
     from scheduler.permissions.rbac import missing_rules
 
     styles = {
@@ -193,14 +206,14 @@ def _print(findings: Sequence[Finding], causes: Sequence[Fault] = ()) -> None:
     put(wide_console(), listing(columns, rows))
     if not {"missing", "off"} & {each.state for each in findings}:
         click.echo("\nNothing is missing.")
-    for cause in causes:
-        click.echo(f"\n{cause.text}")
-    explained: frozenset[str] = frozenset().union(*(each.instead_of for each in causes))
+    for each in faults:
+        click.echo(f"\n{each.text}")
+    explained: frozenset[str] = frozenset().union(*(each.instead_of for each in faults))
     for states, words in ADVICE.items():
         denied = [
             each
             for each in findings
-            if each.state in states and each.permission.namespace not in explained
+            if each.state in states and each.denied and each.permission.namespace not in explained
         ]
         for namespace in dict.fromkeys(each.permission.namespace for each in denied):
             where = f"the Role in {namespace}" if namespace else "the ClusterRole"

@@ -35,6 +35,11 @@ from scheduler.service.options import (
     read_configuration,
 )
 
+NEEDS_NAMESPACE: Final = (
+    "note: a Role is for the namespace {namespace}. If there is none, create it first: "
+    "kubectl create namespace {namespace}"
+)
+
 EXIT_DIFFERENT: Final = 1
 EXIT_TROUBLE: Final = 2
 """The exit codes of diff(1)."""
@@ -278,7 +283,7 @@ def rbac(
       kubestow config rbac --shadow | kubectl apply -f -
     """  # noqa: D301 - click wants the character itself
     from scheduler.permissions import declarations
-    from scheduler.permissions.rbac import roles
+    from scheduler.permissions.rbac import of_reader, roles
 
     if explainer and shadow:
         raise click.UsageError("--explainer and --shadow exclude each other: give one of them")
@@ -295,6 +300,10 @@ def rbac(
     else:
         needed, suffix = needed_permissions(options), "-leader-election"
     click.echo(roles(needed, name or "kubestow", suffix=suffix, account=bound), nl=False)
+    places = {each.namespace for each in needed if each.namespace and not of_reader(each)}
+    for each in sorted(places):
+        # Not as an object: applying it would take its labels away, and deleting it everything.
+        click.echo(NEEDS_NAMESPACE.format(namespace=each), err=True)
 
 
 @command.command("gates")

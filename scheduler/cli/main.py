@@ -42,7 +42,7 @@ EXAMPLES: Final = """\
 \b
 Examples:
   kubestow demo                                  watch it schedule a small cluster, 15 s
-  kubestow run --kubeconfig ~/.kube/config       schedule a real one
+  kubestow run --leader-elect=false              schedule the one of your kubeconfig
   kubestow config validate profile.yaml          check a configuration
   kubestow explain deployment/web -n shop        say why its pods wait, and what would help
   kubestow apiserver --kubeconfig-out kc.yaml    an API server to try things on

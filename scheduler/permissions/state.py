@@ -31,6 +31,8 @@ STUCK_SECONDS: Final = 120.0
 """Time after which the lack of a required permission makes the process not alive. Long enough to
 apply a ClusterRole after the Deployment, short enough for a rollout to be seen as failed."""
 
+ADVICE: Final = "kubestow check, with the same kubeconfig, prints the command that grants all of it"
+
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 
@@ -77,6 +79,8 @@ class PermissionState:
         self._missing: dict[Permission, tuple[str, ...]] = {}
         # When the missing ones last changed.
         self._changed_at = clock.monotonic()
+        # Whether the log named the command that grants all of it.
+        self._advised = False
 
     def declare(self, permissions: Iterable[Permission]) -> None:
         """Set what the configuration needs; what is known of a permission stays known."""
@@ -202,6 +206,9 @@ class PermissionState:
         self._changed_at = self._clock.monotonic()
         for permission in self.declared:
             self._report(permission, before.get(permission), self._missing.get(permission))
+        if not self._advised and any(each.required for each in self._missing):
+            self._advised = True
+            _log.error(ADVICE)
         if before.keys() - self._missing.keys():
             self.on_granted()
 

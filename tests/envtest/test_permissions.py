@@ -208,16 +208,18 @@ def test_check_names_the_account_or_the_binding_that_is_absent(
     assert misspelt in (told := check("restrictd"))
     assert "Add to the rules" not in told
     # The account itself may review others, and may read none of this.
-    assert "your user may not read these" in (told := check("restrictd", own))
-    assert "Add to the rules of the ClusterRole:" in told
+    assert "bindings were not read: your user may not." in (told := check("restrictd", own))
+    assert "Add to the rules" not in told
 
     control_plane.admin.request("DELETE", f"{RBAC}/clusterrolebindings/{ACCOUNT}")
-    unbound = (
-        f"No ClusterRoleBinding gives a ClusterRole to {NAMESPACE}/{ACCOUNT}:\n"
-        f"  kubectl create clusterrolebinding {ACCOUNT} --clusterrole={ACCOUNT} "
-        f"--serviceaccount={NAMESPACE}:{ACCOUNT}\n"
-    )
+    unbound = f"No ClusterRoleBinding gives a ClusterRole to {NAMESPACE}/{ACCOUNT}.\n"
+    command = f"  kubestow config rbac --service-account {NAMESPACE}/{ACCOUNT} | kubectl apply -f -"
     assert unbound in (told := check(ACCOUNT))
+    assert command in told
+    assert "Add to the rules of the ClusterRole:" not in told
+    # The account itself finds out who it is, and that it may read none of this.
+    told = kubestow("check", f"--kubeconfig={own}").stdout
+    assert command in told
     assert "Add to the rules of the ClusterRole:" not in told
     grant(control_plane, printed)
     assert "ClusterRoleBinding" not in check(ACCOUNT)

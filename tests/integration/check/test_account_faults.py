@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
 import pytest
 
-from scheduler.cli.account_faults import AGAIN, MAX_PAGES, Fault, faults
+from scheduler.cli.account_faults import MAX_PAGES, causes, own_account
 from scheduler.cli.check import Finding
 from scheduler.client import client_authorities
 from scheduler.client.configuration import ClientConfiguration
@@ -25,10 +27,6 @@ SYSTEM: Final = "kubestow-system"
 ACCOUNT: Final = (SYSTEM, "kubestow")
 BOUND: Final = frozenset({""})
 RBAC: Final = "rbac.authorization.k8s.io"
-CREATE: Final = (
-    "kubectl create clusterrolebinding kubestow --clusterrole=kubestow "
-    "--serviceaccount=kubestow-system:kubestow"
-)
 
 
 def of_cluster(*denied: str) -> list[Finding]:
@@ -94,15 +92,71 @@ async def client(cluster: EmbeddedCluster) -> AsyncIterator[ApiClient]:
         yield ApiClient(transport)
 
 
+def deployment(name: str, **labels: str) -> dict[str, Any]:
+    """Return the Deployment of an installation whose pods run as an account of this name."""
+    labels = {"app.kubernetes.io/name": "kubestow"} | {
+        f"app.kubernetes.io/{key.replace('_', '-')}": value for key, value in labels.items()
+    }
+    pods = {"metadata": {"labels": {"a": "b"}}, "spec": {"serviceAccountName": name}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"namespace": SYSTEM, "name": "kubestow", "labels": labels},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": pods},
+    }
+
+
+def rbac(*options: str, account: str = "kubestow-system/kubestow") -> str:
+    """Return the last lines of the text about an account that nobody installed."""
+    words = " ".join(["kubestow config rbac", *options, "--service-account", account])
+    return f"  {words} | kubectl apply -f -"
+
+
 async def test_an_account_whose_name_is_misspelt_is_named(client: ApiClient) -> None:
-    (found,) = await faults(client, (SYSTEM, "kubstow"), [*NOTHING, *LEASES])
-    text = "There is no ServiceAccount kubestow-system/kubstow; did you mean kubestow?"
-    assert found == Fault(text, frozenset({"", SYSTEM}))
+    (found,) = await causes(client, (SYSTEM, "kubstow"), [*NOTHING, *LEASES])
+    said = "There is no ServiceAccount kubestow-system/kubstow; did you mean kubestow?\n"
+    assert found.text.startswith(said)
+    assert found.instead_of == {"", SYSTEM}
 
 
-async def test_an_account_with_no_near_name_is_put_back(client: ApiClient) -> None:
-    (found,) = await faults(client, (SYSTEM, "other"), NOTHING)
-    assert found.text == f"There is no ServiceAccount kubestow-system/other.\n{AGAIN}"
+async def test_an_account_that_nobody_installed_is_created(
+    client: ApiClient, cluster: EmbeddedCluster
+) -> None:
+    metadata = {"name": "outside"}
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    # Another account's.
+    cluster.create(deployment("kubestow", managed_by="Helm", instance="mine"))
+    (found,) = await causes(client, ("outside", "nope"), NOTHING)
+    assert found.text == (
+        "There is no ServiceAccount outside/nope.\nAn administrator creates what is missing with\n"
+        f"  kubectl -n outside create serviceaccount nope\n{rbac(account='outside/nope')}"
+    )
+    (found,) = await causes(client, (SYSTEM, "other"), NOTHING)
+    assert "  kubectl -n kubestow-system create serviceaccount other\n" in found.text
+
+
+async def test_an_account_of_no_namespace_gets_one(client: ApiClient) -> None:
+    (found,) = await causes(client, ("outside", "nope"), NOTHING)
+    assert "  kubectl create namespace outside\n  kubectl -n outside create" in found.text
+
+
+@pytest.mark.parametrize(
+    ("labels", "command"),
+    [
+        (
+            {"managed_by": "Helm", "instance": "mine"},
+            "helm -n kubestow-system upgrade mine charts/kubestow --reset-then-reuse-values",
+        ),
+        ({}, "kubectl apply -k manifests"),
+    ],
+)
+async def test_what_was_installed_is_put_back_by_the_same_tool(
+    client: ApiClient, cluster: EmbeddedCluster, labels: dict[str, str], command: str
+) -> None:
+    cluster.create(deployment("kubestow", **labels))
+    (found,) = await causes(client, ACCOUNT, NOTHING)
+    assert f"Put it back with\n  {command}" in found.text
+    assert "config rbac" not in found.text
 
 
 async def test_a_binding_that_was_deleted_is_created_again(
@@ -110,9 +164,11 @@ async def test_a_binding_that_was_deleted_is_created_again(
 ) -> None:
     cluster.create(role("kubestow"))
     cluster.create(binding("others", "kubestow", account=("a", "kubestow")))
-    (found,) = await faults(client, ACCOUNT, NOTHING)
-    said = f"No ClusterRoleBinding gives a ClusterRole to kubestow-system/kubestow:\n  {CREATE}"
-    assert found == Fault(f"{said}\n{AGAIN}", BOUND)
+    (found,) = await causes(client, ACCOUNT, NOTHING, "my config.yaml")
+    assert found.instead_of == BOUND
+    said = "No ClusterRoleBinding gives a ClusterRole to kubestow-system/kubestow.\n"
+    assert found.text.startswith(said)
+    assert found.text.endswith(rbac("'my config.yaml'"))
 
 
 async def test_a_binding_gets_another_name_than_that_of_another_account(
@@ -120,36 +176,20 @@ async def test_a_binding_gets_another_name_than_that_of_another_account(
 ) -> None:
     cluster.create(role("kubestow"))
     cluster.create(binding("kubestow", "kubestow", account=("a", "kubestow")))
-    (found,) = await faults(client, ACCOUNT, NOTHING)
-    assert "create clusterrolebinding kubestow-kubestow-system-kubestow --clus" in found.text
-
-
-async def test_without_the_role_both_are_created(client: ApiClient) -> None:
-    (found,) = await faults(client, ACCOUNT, NOTHING, "my config.yaml")
-    assert "and there is no ClusterRole kubestow:" in found.text
-    command = "  kubestow config rbac 'my config.yaml' --service-account kubestow-system/kubestow"
-    assert f"{command} | kubectl apply -f -" in found.text
+    (found,) = await causes(client, ACCOUNT, NOTHING)
+    assert found.text.endswith(rbac("--name kubestow-kubestow-system-kubestow"))
 
 
 async def test_a_role_that_was_deleted_is_created_again(
     client: ApiClient, cluster: EmbeddedCluster
 ) -> None:
     cluster.create(binding("kubestow", "mine"))
-    (found,) = await faults(client, ACCOUNT, NOTHING)
-    assert found.instead_of == BOUND
-    assert "gives kubestow-system/kubestow the ClusterRole mine, which does not" in found.text
-    assert "config rbac --name mine --service-account kubestow-system/kubestow |" in found.text
-
-
-async def test_rules_may_be_added_to_a_role_that_exists_beside_it(
-    client: ApiClient, cluster: EmbeddedCluster
-) -> None:
-    cluster.create(binding("kubestow", "mine"))
     cluster.create(role("other"))
     cluster.create(binding("other", "other"))
-    (found,) = await faults(client, ACCOUNT, NOTHING)
-    assert "the ClusterRole mine, which does not exist" in found.text
-    assert found.instead_of == frozenset()
+    (found,) = await causes(client, ACCOUNT, NOTHING)
+    assert found.instead_of == BOUND
+    assert "gives kubestow-system/kubestow the ClusterRole mine, which does not" in found.text
+    assert found.text.endswith(rbac("--name mine"))
 
 
 @pytest.mark.parametrize(
@@ -160,47 +200,89 @@ async def test_where_roles_are_bound_only_rules_are_missing(
 ) -> None:
     cluster.create(role("kubestow"))
     cluster.create(binding("kubestow", "kubestow"))
-    assert await faults(client, ACCOUNT, findings) == []
+    assert await causes(client, ACCOUNT, findings) == []
 
 
 async def test_little_that_is_missing_is_not_explained(client: ApiClient) -> None:
-    assert await faults(client, ACCOUNT, of_cluster("pods")) == []
+    assert await causes(client, ACCOUNT, of_cluster("pods")) == []
 
 
-async def test_the_binding_of_the_lease_has_its_own_command(
-    client: ApiClient, cluster: EmbeddedCluster
-) -> None:
-    cluster.create(role("kubestow-leader-election", SYSTEM))
-    (found,) = await faults(client, ACCOUNT, LEASES)
-    assert found.instead_of == {SYSTEM}
-    assert (
-        "kubectl -n kubestow-system create rolebinding kubestow-leader-election "
-        "--role=kubestow-leader-election --serviceaccount=kubestow-system:kubestow"
-    ) in found.text
-
-
-async def test_the_authorities_of_certificates_need_the_role_of_the_cluster(
+async def test_the_causes_of_all_roles_have_one_command(
     client: ApiClient, cluster: EmbeddedCluster
 ) -> None:
     cluster.create(binding("other", "other", namespace="kube-system"))
-    (found,) = await faults(client, ACCOUNT, AUTHORITIES)
+    (found,) = await causes(client, ACCOUNT, [*NOTHING, *LEASES, *AUTHORITIES])
+    assert found.instead_of == {"", SYSTEM, client_authorities.NAMESPACE}
+    assert "No RoleBinding in kubestow-system gives a Role to" in found.text
     assert (
-        "kubectl -n kube-system create rolebinding kubestow-authentication-reader "
-        "--role=extension-apiserver-authentication-reader "
-        "--serviceaccount=kubestow-system:kubestow"
+        "No RoleBinding in kube-system gives the Role extension-apiserver-authentication-reader to "
+        "kubestow-system/kubestow."
     ) in found.text
+    assert found.text.count("kubectl") == 1
 
 
-async def test_who_may_not_read_is_told_what_may_be(
+async def test_the_namespace_of_the_lease_comes_first(client: ApiClient) -> None:
+    nowhere = [replace(each, nowhere=True) for each in LEASES]
+    namespace, account = await causes(client, ACCOUNT, nowhere)
+    assert "  kubectl create namespace kubestow-system\n" in namespace.text
+    assert "kubestow run --leader-elect=false" in namespace.text
+    assert account.instead_of == {SYSTEM}
+
+
+async def test_a_user_who_is_no_service_account_gets_bindings_of_the_same_roles(
+    client: ApiClient,
+) -> None:
+    (found,) = await causes(client, "it's me", [*NOTHING, *LEASES, *AUTHORITIES], "c.yaml")
+    assert found.instead_of == {"", SYSTEM, client_authorities.NAMESPACE}
+    user = """--user='it'"'"'s me'"""
+    lease, reader = "kubestow-leader-election", "extension-apiserver-authentication-reader"
+    assert found.text.splitlines()[1:] == [
+        "  kubestow config rbac c.yaml | kubectl apply -f -",
+        f"  kubectl create clusterrolebinding kubestow-user --clusterrole=kubestow {user}",
+        f"  kubectl -n {SYSTEM} create rolebinding kubestow-user --role={lease} {user}",
+        f"  kubectl -n kube-system create rolebinding kubestow-user --role={reader} {user}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "who"),
+    [
+        ({"username": "system:serviceaccount:a:b"}, ("a", "b")),
+        ({"username": "system:admin"}, "system:admin"),
+        ({}, ""),
+    ],
+)
+async def test_the_own_account_is_what_the_server_says(body: object, who: object) -> None:
+    class Server:
+        async def request(self, method: str, path: str, body: object) -> Any:
+            return SimpleNamespace(body=answer)
+
+    answer = json.dumps({"status": {"userInfo": body}}).encode()
+    server: Any = Server()
+    assert await own_account(server) == who
+
+
+async def test_who_the_server_does_not_name_gets_rules(client: ApiClient) -> None:
+    assert await own_account(client) == ""
+    assert await causes(client, "", NOTHING) == []
+
+
+async def test_who_may_not_read_is_told_what_helps_all_the_same(
     client: ApiClient, cluster: EmbeddedCluster
 ) -> None:
-    for verb, resource in (("get", "serviceaccounts"), ("list", "clusterrolebindings")):
+    for verb, resource in (
+        ("get", "serviceaccounts"),
+        ("list", "clusterrolebindings"),
+        ("list", "rolebindings"),
+    ):
         cluster.faults.add(FaultRule(action="error", verb=verb, resource=resource, code=403))
-    (found,) = await faults(client, ACCOUNT, [*NOTHING, *LEASES])
-    assert "Maybe there is no ServiceAccount kubestow-system/kubestow, or no" in found.text
-    assert "kubectl get clusterrolebindings -o wide" in found.text
-    # The rules follow all the same.
-    assert found.instead_of == frozenset()
+    (found,) = await causes(client, ACCOUNT, [*NOTHING, *LEASES])
+    said = (
+        "kubestow-system/kubestow may do almost nothing of this, and bindings were not read: your"
+    )
+    assert found.text.startswith(said)
+    assert found.text.endswith(rbac())
+    assert found.instead_of == {"", SYSTEM}
 
 
 async def test_the_reading_is_bounded(client: ApiClient, cluster: EmbeddedCluster) -> None:
@@ -215,10 +297,9 @@ async def test_the_reading_is_bounded(client: ApiClient, cluster: EmbeddedCluste
 
     cluster.create(binding("others", "kubestow", account=("a", "kubestow")))
     endless = Endless(client.transport)
-    (found,) = await faults(endless, ACCOUNT, NOTHING)
+    (found,) = await causes(endless, ACCOUNT, NOTHING)
     assert endless.pages == MAX_PAGES
-    assert "there are too many to read them all" in found.text
-    assert found.instead_of == frozenset()
+    assert "bindings were not read: there are too many" in found.text
 
 
 async def test_hostile_names_control_no_terminal(
@@ -232,6 +313,6 @@ async def test_hostile_names_control_no_terminal(
             return page
 
     cluster.create(binding("mine", "mine"))
-    (found,) = await faults(Hostile(client.transport), ACCOUNT, NOTHING)
+    (found,) = await causes(Hostile(client.transport), ACCOUNT, NOTHING)
     assert "which does not exist" in found.text
     assert controls(found.text) == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ def test_the_bindings_to_an_account_are_printed_on_request(shell: Shell) -> None
         "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "RoleBinding"
     ]  # fmt: skip
     assert printed[-1]["roleRef"]["name"] == "extension-apiserver-authentication-reader"
+    # An object would be deleted with the roles, and everything in it.
+    assert "create it first: kubectl create namespace kubestow-system\n" in ended.err
 
 
 def test_the_roles_of_people_who_ask_are_for_the_lease_of_the_configuration(
@@ -88,3 +91,8 @@ def test_a_finding_has_a_state_and_what_follows(
     found = Finding(permission, denied, absent)
     assert found.state == state
     assert found.consequence.startswith(consequence)
+
+
+def test_what_has_no_namespace_is_missing_whatever_is_allowed() -> None:
+    found = Finding(replace(NODES, namespace="a"), (), absent=False, nowhere=True)
+    assert (found.state, found.consequence) == ("missing", "there is no namespace a")

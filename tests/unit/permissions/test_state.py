@@ -21,7 +21,7 @@ from scheduler.client.resources import (
 )
 from scheduler.framework import Permission
 from scheduler.permissions.declarations import followed
-from scheduler.permissions.state import STUCK_SECONDS, PermissionState, accesses
+from scheduler.permissions.state import ADVICE, STUCK_SECONDS, PermissionState, accesses
 from tests.unit.client.virtual_clock import ManualClock
 
 READ = ("list", "watch")
@@ -236,9 +236,10 @@ def test_each_change_is_logged_once_with_the_rule(fixture: Fixture) -> None:
             fixture.state.contacted(NODES, rejected(403))
         for _ in range(2):
             fixture.state.contacted(NODES, None)
-    assert [(each["log_level"], each["event"], each["resource"]) for each in logs] == [
+    assert [(each["log_level"], each["event"], each.get("resource")) for each in logs] == [
         ("warning", "optional permission missing", "poddisruptionbudgets.policy"),
         ("error", "required permission missing, nothing can be scheduled", "nodes"),
+        ("error", ADVICE, None),
         ("info", "permission granted", "nodes"),
     ]
     assert logs[0]["without"] == "none preempt"
