@@ -144,6 +144,22 @@ def test_three_commands_bind_a_pod_and_nothing_is_left_after_uninstalling(
     assert stored(server, "namespace", NAMESPACE)["metadata"]["name"] == NAMESPACE
 
 
+def test_a_second_release_for_the_same_pods_is_warned_of(helm: Helm, server: ControlPlane) -> None:
+    install(helm, server)
+    connection = ("--namespace", "second", "--kubeconfig", str(server.kubeconfig))
+    command = ("upgrade", "--install", "second", str(CHART), *connection, "--create-namespace")
+    done = helm.run(*command, "--set", "name=second")
+    warning = f"WARNING: another kubestow is installed in the namespace {NAMESPACE}."
+    assert warning in done.stdout, done.stderr
+    assert "kubectl run hello" in done.stdout
+    done = helm.run(*command, "--set", "name=second,config.profiles[0].schedulerName=second")
+    assert done.returncode == 0, done.stderr
+    assert "WARNING: another kubestow" not in done.stdout
+    assert helm.run("uninstall", "second", *connection).returncode == 0
+    connection = ("-n", NAMESPACE, "--kubeconfig", str(server.kubeconfig))
+    assert helm.run("uninstall", "kubestow", *connection).returncode == 0
+
+
 def test_the_page_about_installing_upgrades_rolls_back_and_uninstalls(
     helm: Helm, server: ControlPlane
 ) -> None:

@@ -244,6 +244,14 @@ WRONG: Final[dict[str, tuple[Document, str]]] = {
     ),
     "profiles": ({"config": {"profiles": []}}, "config.profiles: empty"),
     "profile": ({"config": {"profiles": [{}]}}, "config.profiles[0].schedulerName: missing"),
+    "the name of the cluster's scheduler": (
+        {"config": {"profiles": [{"schedulerName": "a"}, {"schedulerName": "default-scheduler"}]}},
+        "config.profiles[1].schedulerName: default-scheduler is the cluster's own scheduler",
+    ),
+    "the Lease of the cluster's scheduler": (
+        {"config": {"leaderElection": {"resourceName": "kube-scheduler"}}},
+        "config.leaderElection.resourceName: kube-scheduler is the Lease of the cluster's own",
+    ),
     "namespace": (
         {"config": {"leaderElection": {"resourceNamespace": "elsewhere"}}},
         "config.leaderElection.resourceNamespace: elsewhere",
@@ -260,3 +268,10 @@ WRONG: Final[dict[str, tuple[Document, str]]] = {
 def test_a_wrong_value_is_refused_by_its_path(helm: Helm, case: str) -> None:
     values, message = WRONG[case]
     assert message in helm.refusal(values)
+
+
+def test_the_name_of_the_clusters_scheduler_is_allowed_to_who_replaces_it(helm: Helm) -> None:
+    config = {"profiles": [{"schedulerName": "default-scheduler"}]}
+    flag = "--replace-default-scheduler"
+    assert helm.objects({"config": config, "extraArgs": [flag]})
+    assert helm.objects({"config": config, "mode": "shadow"})
