@@ -90,7 +90,7 @@ _CLUSTER_BINDINGS: Final = Resource(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong, in words, with the commands that help."""
+    """A cause in words, with the commands that help."""
 
     text: str
     #: Namespaces for which no rules need to be added then; "" is the ClusterRole.

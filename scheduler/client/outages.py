@@ -40,11 +40,11 @@ def _is_unaccepted(error: RequestError) -> bool:
 class OutageLog:
     """Collects failures and successes of the users of one server. Belongs to one event loop."""
 
-    def __init__(self, clock: Clock, server: str, credentials: str) -> None:
-        """Prepare; `credentials` says where these are from, such as a kubeconfig."""
+    def __init__(self, clock: Clock, server: str, configuration: str) -> None:
+        """Prepare; `configuration` says where address and credentials are from."""
         self._clock = clock
         self._server = server
-        self._credentials = credentials
+        self._configuration = configuration
         self._over = REACHED
         # Users without connection, in order of their first failure.
         self._affected: dict[str, None] = {}
@@ -67,7 +67,7 @@ class OutageLog:
         (_log.error if unaccepted else _log.warning)(
             UNACCEPTED if unaccepted else UNREACHED,
             server=self._server,
-            credentials=self._credentials,
+            configuration=self._configuration,
             affected=list(self._affected),
             failures=self._failures,
             seconds=round(now - self._since, 1),

@@ -60,7 +60,7 @@ def test_credentials_that_are_not_accepted_are_one_line_per_period_as_well(
         for plural in ("pods", "nodes"):
             outages.recovered(plural)
     assert [line["event"] for line in lines] == [UNACCEPTED, ACCEPTED]
-    assert lines[0]["credentials"] == "kubeconfig x"
+    assert lines[0]["configuration"] == "kubeconfig x"
 
 
 def test_the_next_outage_is_logged_at_once(clock: ManualClock) -> None:
