@@ -25,7 +25,7 @@ def tracing_url(endpoint: str) -> str:
         # Before it is parsed: with a slash in the password, the error of the parser shows a part.
         raise ValueError(
             "it holds a user name or a password; put credentials into the environment variable "
-            "OTEL_EXPORTER_OTLP_HEADERS, such as authorization=Basic%20..."
+            "OTEL_EXPORTER_OTLP_HEADERS, as for other OpenTelemetry exporters"
         )
     text = endpoint if "://" in endpoint else f"http://{endpoint}"
     try:

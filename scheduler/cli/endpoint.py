@@ -21,7 +21,7 @@ from scheduler.cli import exit_codes
 from scheduler.cli.direct import DirectRoute
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.leader import DEFAULT_LEASE, LeaderRoute
-from scheduler.cli.leader_errors import status_message
+from scheduler.cli.leader_errors import status_message, subject_of
 from scheduler.cli.routes import NotConnectedError, Route, VerifiedConnection
 from scheduler.cli.streams import exchange
 from scheduler.files import read_file, reason
@@ -44,9 +44,10 @@ UNAUTHENTICATED: Final = (
 FORBIDDEN: Final = (
     "{server} refused: {text} ({credentials}).\n"
     "Who may get pods of a namespace may ask about them: explain, and queue --namespace. The rest\n"
-    "needs permission to get the path:\n"
-    "  kubectl create clusterrolebinding kubestow-explainer-USER \\\n"
-    "      --clusterrole=kubestow-explainer --user=USER\n"
+    "needs permission to get the path. An administrator creates the role, and grants it, with\n"
+    "  kubestow config rbac --explainer | kubectl apply -f -\n"
+    "  kubectl create clusterrolebinding kubestow-explainer-{name} \\\n"
+    "      --clusterrole=kubestow-explainer {subject}\n"
     "A scheduler that does not know the authority of client certificates (its log says so) knows\n"
     "users by tokens only; one of a service account is given by\n"
     '  --token "$(kubectl -n kubestow-system create token SERVICEACCOUNT)"'
@@ -348,7 +349,7 @@ def _lease(text: str) -> str:
 def _token(token: str | None, file: str | None) -> str:
     """Return the token; a usage error if it is given twice or cannot be sent."""
     if token and file:
-        raise click.UsageError("give --token or --token-file, not both")
+        raise click.UsageError("give --token, or --token-file, but not both")
     if file:
         try:
             token = read_file(file, pipes=True).decode("ascii").strip()
@@ -377,7 +378,9 @@ def _refusal(connection: VerifiedConnection, path: str, status: int, body: bytes
             text = UNAUTHENTICATED.format(server=server, credentials=connection.credentials)
             return CommandError(text, exit_codes.NOT_PERMITTED)
         case 403:
-            text = FORBIDDEN.format(server=server, text=text, credentials=connection.credentials)
+            text = FORBIDDEN.format(
+                server=server, text=text, credentials=connection.credentials, **subject_of(text)
+            )
             return CommandError(text, exit_codes.NOT_PERMITTED)
         case 404 if text == "404 page not found":
             return CommandError(NOT_FOUND.format(server=server, path=path))

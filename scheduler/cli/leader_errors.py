@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import exit_codes
 from scheduler.cli.exit_codes import NOT_PERMITTED, OTHER_ERROR, CommandError
 from scheduler.cli.routes import NotConnectedError
+from scheduler.sanitizing.names import is_object_name
 
 if TYPE_CHECKING:
     from scheduler.cli.leader import ClusterAccess
@@ -88,10 +90,29 @@ UNAUTHENTICATED: Final = (
 MAY_NOT: Final = (
     "{text}\n"
     "To ask the scheduler, a user reads its Lease and forwards a port of its pods. An\n"
-    "administrator grants it with\n"
-    "  kubectl -n {namespace} create rolebinding kubestow-explainer-USER \\\n"
-    "      --role=kubestow-explainer --user=USER"
+    "administrator creates the role, and grants it, with\n"
+    "  kubestow config rbac --explainer | kubectl apply -f -\n"
+    "  kubectl -n {namespace} create rolebinding kubestow-explainer-{name} \\\n"
+    "      --role=kubestow-explainer {subject}"
 )
+_DENIED: Final = re.compile(r'User "([A-Za-z0-9@._:+/-]{1,253})" cannot ')
+_ACCOUNT: Final = "system:serviceaccount:"
+
+
+def subject_of(text: str) -> dict[str, str]:
+    """Return name and subject of a binding for the user whom an API server refuses something.
+
+    >>> subject_of('leases is forbidden: User "system:serviceaccount:ops:bot" cannot get it')
+    {'name': 'bot', 'subject': '--serviceaccount=ops:bot'}
+    >>> subject_of('User "ann@example.com" cannot get path'), subject_of("no")["subject"]
+    ({'name': 'USER', 'subject': '--user=ann@example.com'}, '--user=USER')
+    """
+    found = _DENIED.search(text)
+    user = found[1] if found is not None else "USER"
+    if user.startswith(_ACCOUNT):
+        account = user.removeprefix(_ACCOUNT)
+        return {"name": account.rpartition(":")[2], "subject": f"--serviceaccount={account}"}
+    return {"name": user if is_object_name(user) else "USER", "subject": f"--user={user}"}
 
 
 def lease_refused(lease: str, cluster: ClusterAccess, status: int, body: bytes) -> CommandError:
@@ -102,10 +123,14 @@ def lease_refused(lease: str, cluster: ClusterAccess, status: int, body: bytes) 
         case 401:
             return unauthenticated(cluster)
         case 403:
-            return CommandError(MAY_NOT.format(text=text, namespace=namespace), NOT_PERMITTED)
+            return CommandError(_may_not(text, namespace), NOT_PERMITTED)
         case 404:
             return NotConnectedError(NO_LEASE.format(lease=lease))
     return CommandError(f"{server} responded with {status}: {text}", OTHER_ERROR)
+
+
+def _may_not(text: str, namespace: str) -> str:
+    return MAY_NOT.format(text=text, namespace=namespace, **subject_of(text))
 
 
 def unauthenticated(cluster: ClusterAccess) -> CommandError:
@@ -124,7 +149,7 @@ def tunnel_refused(
         case 401:
             return unauthenticated(cluster)
         case 403 if _is_status(refusal.body):
-            return CommandError(MAY_NOT.format(text=text, namespace=namespace), NOT_PERMITTED)
+            return CommandError(_may_not(text, namespace), NOT_PERMITTED)
         case 404 | 500 | 502 | 503 | 504 if _is_status(refusal.body):
             return NotConnectedError(NO_POD.format(pod=record.pod, text=text), record.holder)
     text = NO_WEBSOCKET.format(
