@@ -70,13 +70,13 @@ _WORDS: Final[Mapping[str, Words]] = {
     "node(s) didn't match pod anti-affinity rules": Words(
         "has a pod that it must not be near",
         "have a pod that it must not be near",
-        "a node away from certain pods",
+        "a node without conflicting pods",
         passing=True,
     ),
     "node(s) didn't satisfy existing pods anti-affinity rules": Words(
         "has a pod that must not be near it",
         "have a pod that must not be near it",
-        "a node away from certain pods",
+        "a node without conflicting pods",
         passing=True,
     ),
     "node(s) didn't have free ports for the requested pod ports": Words(

@@ -5,6 +5,7 @@ A few sentences from the records, for people; nothing is in them that the record
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from typing import Final
@@ -70,6 +71,7 @@ def _pending(pod: PodExplanation, view: PodView, last: Decision | None) -> Itera
     failed_elsewhere = pod.nodes is not None and pod.nodes.feasible and not pod.nodes.error
     if failed_elsewhere and view.message and view.place is not QueueState.GATED:
         yield f"The last attempt failed: {_plain(view.message)}"
+        yield _denied(view.message)
     yield _waits_for(pod, view)
 
 
@@ -145,9 +147,13 @@ def _group(count: RejectionCount, name: str = "") -> str:
     words = [words_of(each) for each in count.reason.split(", ")]
     known = [each.one if count.nodes == 1 else each.several for each in words if each is not None]
     # A text of a plugin tells more if one knows whose it is.
-    text = f"{shortened(count.reason, MAX_TEXT) or count.status} [{count.plugin}]"
+    text = shortened(count.reason, MAX_TEXT) or count.status
     if len(known) == len(words):
         text = " and ".join(known)
+    elif text.startswith("node(s)"):
+        text = f"{text} [{count.plugin}]"
+    else:
+        text = f"{'is' if count.nodes == 1 else 'are'} rejected by {count.plugin}: {text}"
     node = f" ({name})" if name else ""
     numbers = f" ({shortened(count.detail, MAX_TEXT)})" if count.detail else ""
     return f"{count.nodes}{node} {text}{numbers}"
@@ -188,6 +194,25 @@ def _eviction(nodes: Examination, view: PodView, last: Decision | None) -> str:
     if nodes.evictable is not None:
         helped = min(helped, nodes.evictable)
     return f"Evicting pods of lower priority might help on {counted(helped, 'node')}."
+
+
+_DENIED: Final = re.compile(
+    r'User "(?:system:serviceaccount:)?([\w@.:+-]{1,200})" cannot (\w{1,20}) '
+    r'resource "([\w./]{1,99})"'
+)
+
+
+def _denied(message: str) -> str:
+    """Return what to do if the API server refused the scheduler something; else nothing."""
+    found = _DENIED.search(message)
+    if found is None:
+        return ""
+    user, verb, resource = found.groups()
+    account = f" --service-account {user.replace(':', '/')}" if ":" in user else ""
+    return (
+        f"The scheduler itself lacks the permission to {verb} {resource}: "
+        f"`kubestow check{account}` shows the rule to add."
+    )
 
 
 def _waits_for(pod: PodExplanation, view: PodView) -> str:

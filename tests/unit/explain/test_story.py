@@ -59,7 +59,10 @@ def test_a_pod_that_fits_nowhere() -> None:
     counts = RejectionCount("NodeResourcesFit", "Unschedulable", "Insufficient cpu", 40, "wants 6")
     last = decision(result=DecisionResult.UNSCHEDULABLE, node="", rejections=(counts,))
     assert tell(pending(), [last]) == [
-        ("None of 41 nodes fits: 40 lack CPU (wants 6); 1 (n9) untolerated [TaintToleration]."),
+        (
+            "None of 41 nodes fits: 40 lack CPU (wants 6); "
+            "1 (n9) is rejected by TaintToleration: untolerated."
+        ),
         "It is unschedulable, after 3 attempts, the last 1m40s ago.",
         "Evicting pods of lower priority might help on 40 nodes.",
         (
@@ -105,6 +108,25 @@ def test_places_in_the_queue(changes: dict[str, Any], sentence: str) -> None:
 )
 def test_results_of_nodes(nodes: Examination, sentence: str) -> None:
     assert sentence in " ".join(tell(pending(nodes=nodes)))
+
+
+def test_a_permission_that_the_scheduler_lacks_is_named() -> None:
+    fits = Examination(3, 3, best=(NodeScore("n1", 7, ()),))
+    told = (
+        'running Bind plugin "DefaultBinder": POST /bindings: 403 Forbidden: pods "web" is '
+        'forbidden: User "{user}" cannot create resource "pods/binding" in API group ""'
+    )
+    for user, account in (
+        ("system:serviceaccount:ops:kubestow", " --service-account ops/kubestow"),
+        ("kubestow", ""),
+    ):
+        message = told.format(user=user)
+        view = replace(VIEW, place=QueueState.BACKOFF, message=message)
+        assert (
+            "The scheduler itself lacks the permission to create pods/binding: "
+            f"`kubestow check{account}` shows the rule to add."
+        ) in tell(pending(view, fits))
+    assert "lacks the permission" not in " ".join(tell(pending(nodes=fits)))
 
 
 def score(node: str, fit: int, image: int) -> NodeScore:
