@@ -10,10 +10,13 @@ from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_names import (
+    NO_POD_BUT_NODE,
+    NODES,
     namespace_for,
     no_such_pod,
     one_name,
     owner_named,
+    owner_of_that_name,
     without_kind,
 )
 from scheduler.sanitizing.escaping import escaped_json
@@ -151,6 +154,10 @@ def command(  # noqa: PLR0913 - one argument per option
     except CommandError as error:
         if error.exit_code != NO_SUCH_POD or node:
             raise
+        namespace, _, name = key.partition("/")
+        text = f"\n{NO_POD_BUT_NODE.format(node=name)}" if namespace in NODES else ""
+        if text := text or owner_of_that_name(endpoint, key):
+            raise CommandError(f"{error.message}{text}", NO_SUCH_POD) from error
         raise no_such_pod(endpoint, key, error) from error
     if output == "json":
         click.echo(escaped_json(body), nl=False)
@@ -172,6 +179,8 @@ def _key(name: str, namespace: str, noun: str, option: str) -> str:
     """
     if name.count("/") > 1 or not all(name.split("/")):
         msg = f"{name!r}: write NAMESPACE/{noun}, or {noun} alone"
+        if noun == "POD":
+            msg += "; an owner of pods is written shop/Deployment/web"
         raise click.BadParameter(msg, param_hint=option)
     return name if "/" in name else f"{namespace}/{name}"
 

@@ -91,8 +91,16 @@ def held_by(view: PodView) -> str:
     return ", ".join([*pending, *others])
 
 
+_MOVES: Final = {
+    "ScheduleAttemptFailure": "its attempt failed",
+    "BackoffComplete": "its backoff ended",
+    "UnschedulableTimeout": "its time was up (periodic flush)",
+    "ForceActivate": "a plugin activated it",
+}
+"""What moved a pod, where that was no change of an object."""
+
+
 def woken_by(view: PodView) -> str:
     """Return the event that moved the pod last, and the plugin whose hint returned Queue."""
-    if not view.last_hint:
-        return view.last_event
-    return f"{view.last_event} (hint of {view.last_hint})"
+    event = _MOVES.get(view.last_event, view.last_event)
+    return f"{event} (hint of {view.last_hint})" if view.last_hint else event

@@ -34,6 +34,14 @@ _LOOKED_AT: Final = 1000
 """Pods of each sub-queue among which one is looked for."""
 _NAMED: Final = 3
 
+NODES: Final = ("no", "node", "nodes")
+NO_POD_BUT_NODE: Final = (
+    "pods and their owners are explained, not nodes. Whether a pod fits on node {node}:  "
+    "kubestow explain POD --node {node}\nWhat all nodes hold:  kubestow ui, or kubestow top"
+)
+OWNER: Final = "\n{kind} {name} has pods:  kubestow explain {word}/{name} -n {namespace}"
+_OWNING: Final = ("Deployment", "StatefulSet", "DaemonSet", "Job")
+"""Kinds of owners that are looked for where there is no pod of a name."""
 ALIKE: Final = "\nPods that wait, with such a name: {pods}"
 ELSEWHERE: Final = (
     "\n`kubestow queue` lists the pods that wait; -n NAMESPACE names another namespace than {where}"
@@ -43,9 +51,12 @@ ELSEWHERE: Final = (
 def without_kind(name: str) -> str:
     """Return a name without its kind, which kubectl writes in front.
 
-    >>> without_kind("pod/web-0"), without_kind("shop/web-0")
-    ('web-0', 'shop/web-0')
+    >>> without_kind("pod/web-0"), without_kind("shop/web-0"), without_kind("shop/pod/web-0")
+    ('web-0', 'shop/web-0', 'shop/web-0')
     """
+    namespace, _, rest = name.partition("/")
+    if "/" in rest and rest.startswith(_KINDS):
+        return f"{namespace}/{rest.partition('/')[2]}"
     kind = next((each for each in _KINDS if name.startswith(each)), "")
     return name.removeprefix(kind)
 
@@ -56,6 +67,8 @@ def one_name(_context: click.Context, _parameter: click.Parameter, words: tuple[
     Raises:
         click.UsageError: there are more words.
     """
+    if len(words) == _OWNER_PARTS - 1 and words[0] in NODES:
+        raise click.UsageError(NO_POD_BUT_NODE.format(node=words[1][:200]))
     match words:
         case (kind, name) if f"{kind}/" in _KINDS or _owner_kind(kind):
             return f"{kind}/{name}"
@@ -108,6 +121,25 @@ def namespace_for(endpoint: Endpoint, given: str | None) -> str:
         from scheduler.client.configuration import selected_namespace
 
     return selected_namespace(endpoint.kubeconfig, endpoint.context) or "default"
+
+
+def owner_of_that_name(endpoint: Endpoint, key: str) -> str:
+    """Return how to ask about the owner of pods of this name; empty if the scheduler knows none."""
+    from scheduler.cli.pod_format import decoded_quietly
+    from scheduler.explain.records import WaitingPage
+
+    namespace, _, name = key.partition("/")
+    for kind in _OWNING:
+        owner = f"{namespace}/{kind}/{name}"
+        query = {"namespace": namespace, "owner": owner, "placed": "1", "groups": "0"}
+        try:
+            page: WaitingPage = decoded_quietly(endpoint.get("/debug/waiting", query), WaitingPage)
+        except click.ClickException:
+            return ""
+        if page.selected or page.placed or page.others:
+            word = kind.lower()
+            return OWNER.format(kind=kind, name=name, word=word, namespace=namespace)
+    return ""
 
 
 def no_such_pod(endpoint: Endpoint, key: str, error: CommandError) -> CommandError:

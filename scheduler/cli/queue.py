@@ -167,8 +167,7 @@ def show(page: QueuePage, console: Console, *, wide: bool = False) -> None:
     elif console.is_terminal and not wide:
         _show_narrow(page, console)
     else:
-        limit = None if wide else PIPED_MESSAGE
-        put(console, listing(_COLUMNS, (_cells(view, page.now, limit) for view in page.pods)))
+        put(console, listing(_COLUMNS, (_cells(view, page.now) for view in page.pods)))
     for line in _left_out(page):
         say(console, line)
 
@@ -250,14 +249,9 @@ def _reason(view: PodView) -> str:
     return ": ".join(each for each in (held_by(view), one_line(view.message)) if each)
 
 
-PIPED_MESSAGE: Final = 80
-"""Characters of a message on the one line that a pod has in a pipe; `-o wide` shows all."""
-
-
-def _cells(view: PodView, now: float, limit: int | None) -> tuple[Cell, ...]:
+def _cells(view: PodView, now: float) -> tuple[Cell, ...]:
     held, message = held_by(view), one_line(view.message)
     if message:
-        message = message if limit is None else cut(message, limit)
         held = f"{held}: {message}" if held else message
     return (
         (view.place, _STYLES.get(view.place, "")),

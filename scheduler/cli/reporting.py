@@ -22,7 +22,7 @@ EXIT_INTERRUPTED: Final = 130
 """Ctrl-C: the status that shells report for a process ended by SIGINT."""
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """Return a text without credentials, and without what could control a terminal."""
     # Importing it takes a third of the time of `--help`, which needs no redaction.
     from scheduler.sanitizing.escaping import escaped
@@ -33,8 +33,8 @@ def _safe(text: str) -> str:
 
 def report_problems(title: str, problems: Sequence[str]) -> None:
     """Print a heading and a list, without credentials and controls that a problem may quote."""
-    click.secho(_safe(title), err=True, fg="red", bold=True)
-    for problem in map(_safe, problems):
+    click.secho(safe(title), err=True, fg="red", bold=True)
+    for problem in map(safe, problems):
         first, *rest = problem.splitlines() or [""]
         click.echo(f"  - {first}", err=True)
         for line in rest:
@@ -43,7 +43,7 @@ def report_problems(title: str, problems: Sequence[str]) -> None:
 
 def show(error: click.ClickException) -> None:
     """Show an error as Click does, without credentials and controls."""
-    error.message = _safe(error.message)  # type: ignore[misc]  # Click means subclasses
+    error.message = safe(error.message)  # type: ignore[misc]  # Click means subclasses
     error.show()
 
 
@@ -68,9 +68,9 @@ class _SafeFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format the message and make it safe."""
-        return _safe(super().format(record))
+        return safe(super().format(record))
 
 
 def _crashed(_: type[BaseException], error: BaseException | None, __: TracebackType | None) -> None:
     if error is not None:
-        sys.stderr.write(_safe("".join(traceback.format_exception(error))))
+        sys.stderr.write(safe("".join(traceback.format_exception(error))))

@@ -7,6 +7,8 @@ import signal
 import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, nullcontext
+from http import HTTPStatus
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -103,8 +105,22 @@ async def _opened(url: str) -> AsyncIterator[None]:
         yield
 
 
+def tell_problem(source: PageSource) -> None:
+    """Say on standard error why a scheduler does not answer, as the other commands do."""
+    from scheduler.cli.page.questions import QuestionError
+    from scheduler.cli.reporting import safe
+
+    try:
+        source.ask("/debug/summary", {}, None)
+    except QuestionError as error:
+        # Who may not see the summary may see one namespace.
+        if error.status == HTTPStatus.BAD_GATEWAY:
+            click.echo(f"note: {safe(str(error))}\nThe page asks again until it answers.", err=True)
+
+
 async def _serve(source: PageSource, port: int, *, browser: bool) -> None:
     from scheduler.cli.page.server import LOOPBACK, PageServer
+    from scheduler.cli.page.sources import LiveSource
 
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -113,6 +129,11 @@ async def _serve(source: PageSource, port: int, *, browser: bool) -> None:
     try:
         async with PageServer(source, port=port) as server:
             click.echo(f"{server.url}\nCtrl-C ends it.")
+            if isinstance(source, LiveSource):
+                # A daemon, since an answer may take longer than the user waits.
+                Thread(
+                    target=tell_problem, args=(source,), name="first-question", daemon=True
+                ).start()
             async with _opened(server.url) if browser else nullcontext():
                 await ended.wait()
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -287,18 +288,34 @@ def field_of(text: str) -> tuple[str, Any]:
         escaped = field.replace("~", "~0").replace("/", "~1")
         return f"/spec/containers/0/resources/requests/{escaped}", parsed
     if not field.startswith(("spec.", "metadata.")):
+        near = f"did you mean {_field_like(field)}? Else " if _field_like(field) else ""
         raise click.BadParameter(
-            f"{field!r}: write cpu, memory, spec.… or metadata.…, or a JSON pointer",
+            f"{field!r}: {near}write cpu, memory, spec.… or metadata.…, or a JSON pointer",
             param_hint="'--set'",
         )
     path = re.sub(r"\[(\d+)\]", r".\1", field)
     return "/" + "/".join(part.replace("~", "~0") for part in path.split(".")), parsed
 
 
+def _field_like(field: str) -> str:
+    """Return the path of a field of a pod that is named without `spec` or `metadata`, or nearly."""
+    import msgspec
+
+    from scheduler.api.meta import ObjectMeta
+    from scheduler.api.pod import PodSpec
+
+    first, dot, rest = re.sub(r"\[", ".[", field).partition(".")
+    known = {
+        each.encode_name: under
+        for under, kind in (("metadata", ObjectMeta), ("spec", PodSpec))
+        for each in msgspec.structs.fields(kind)
+    }
+    near = get_close_matches(first, known, 1)
+    return f"{known[near[0]]}.{near[0]}{dot}{rest}".replace(".[", "[") if near else ""
+
+
 def _fault_of_amount(key: str, value: str) -> str:
     """Return why this is no amount of a node, nor another key of a SPEC; empty: it is one."""
-    from difflib import get_close_matches
-
     from scheduler.api.node_amounts import amount_fault, name_fault, nearest
 
     fault = name_fault(key)

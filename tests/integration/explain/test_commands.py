@@ -52,7 +52,7 @@ async def test_the_queue_shows_one_line_for_each_pod(scheduling: Open) -> None:
     assert (place, name, tries) == ("unschedulable", "default/big", "1")
     assert re.fullmatch(r"in (4m\d+s|5m): periodic flush", retry)
     assert held.startswith("NodeResourcesFit: 0/1 nodes are available: 1 Insufficient cpu.")
-    assert event == "ScheduleAttemptFailure"
+    assert event == "its attempt failed"
     assert row(shown, "gated") == [
         "gated",
         "default/held",

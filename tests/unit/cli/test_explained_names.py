@@ -1,0 +1,112 @@
+"""`kubestow explain` of names that are no pod: what may have been meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+
+from devtools.filled_records import filled
+from scheduler.cli.endpoint import Endpoint
+from scheduler.cli.exit_codes import NO_SUCH_POD, UNREACHABLE, CommandError
+from scheduler.cli.page.sources import LiveSource
+from scheduler.cli.ui import tell_problem
+from scheduler.cli.whatif import field_of
+from scheduler.explain.records import ExplainPage, WaitingPage
+from tests.unit.cli.command_line import Shell
+
+NOTHING = WaitingPage(
+    now=1.0, leading=True, namespace="shop", total=0, headline="", causes=[], selected=0,
+    group_total=0, groups=[], pods=[], placed=0,
+)  # fmt: skip
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let a scheduler answer that knows the pod shop/cpu and the Deployment shop/web."""
+    pods: list[str] = []
+
+    def get(_: Endpoint, path: str, query: Mapping[str, str]) -> bytes:
+        if path == "/debug/waiting":
+            known = query["owner"] == "shop/Deployment/web"
+            return msgspec.json.encode(msgspec.structs.replace(NOTHING, placed=3 * known))
+        if path == "/debug/explain":
+            pods.append(query["pod"])
+            if query["pod"] == "shop/cpu":
+                page: ExplainPage = filled(ExplainPage, lambda _: "x", variant=1)
+                return msgspec.json.encode(page)
+        raise CommandError(f"no pod {query.get('pod', '')}", NO_SUCH_POD)
+
+    monkeypatch.setattr(Endpoint, "get", get)
+    return pods
+
+
+@pytest.mark.parametrize(
+    ("names", "texts"),
+    [
+        (
+            ("web", "-n", "shop"),
+            ("Deployment web has pods:  kubestow explain deployment/web -n shop",),
+        ),
+        (("node/n1",), ("are explained, not nodes", "kubestow explain POD --node n1")),
+        (("shop/web-9",), ("no pod shop/web-9",)),
+    ],
+)
+@pytest.mark.usefixtures("asked")
+def test_a_name_that_no_pod_has(shell: Shell, names: tuple[str, ...], texts: list[str]) -> None:
+    ended = shell("explain", *names)
+    assert ended.code == NO_SUCH_POD
+    assert all(text in ended.err for text in texts), ended.err
+
+
+def test_the_kind_may_stand_behind_the_namespace(shell: Shell, asked: list[str]) -> None:
+    assert shell("explain", "shop/pod/cpu").code == 0
+    assert asked == ["shop/cpu"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("node", "n1"), "kubestow explain POD --node n1"),
+        (("shop/deploymnt/web",), "an owner of pods is written shop/Deployment/web"),
+    ],
+)
+def test_names_that_are_refused(shell: Shell, words: tuple[str, ...], text: str) -> None:
+    ended = shell("explain", *words)
+    assert ended.code == 2
+    assert text in ended.err
+
+
+@pytest.mark.parametrize(
+    ("field", "meant"),
+    [("priority=1", "spec.priority"), ("labels.app=x", "metadata.labels.app"),
+     ("container[0].image=x", "spec.containers[0].image"), ("xyz=1", None)],
+)  # fmt: skip
+def test_a_field_without_its_part_of_the_pod(field: str, meant: str | None, shell: Shell) -> None:
+    ended = shell("whatif", "shop/cpu", "--set", field)
+    assert ended.code == 2
+    assert (f"did you mean {meant}? " if meant else "': write cpu") in ended.err
+    if meant:
+        assert field_of(f"{meant}=1")[0].startswith(("/spec/", "/metadata/"))
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [(UNREACHABLE, "note: no pod leads\nThe page asks again"), (NO_SUCH_POD, "")]
+)
+def test_a_page_without_a_scheduler_says_so(
+    code: int, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stream(*_: object) -> None:
+        raise CommandError("no pod leads", code)
+
+    monkeypatch.setattr(Endpoint, "stream", stream)
+    endpoint = Endpoint(
+        server="", token="", kubeconfig="", context="", ca_file="", tls_server_name="",
+        insecure_skip_tls_verify=False,
+    )  # fmt: skip
+    tell_problem(LiveSource(endpoint))
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert found.err.startswith(told)
+    assert bool(found.err) is bool(told)
