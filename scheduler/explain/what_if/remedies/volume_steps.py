@@ -185,9 +185,7 @@ def _claims_made(
     }
     added = Change("add", "StorageClass", NEW_CLASS, value=made)
     changes = tuple(_claim(namespace, each, NEW_CLASS, situation) for each in claims)
-    text = (
-        f"create a storage class that binds with {WAITING}, and {what} claim {shown} in this class"
-    )
+    text = f"create a storage class that binds with {WAITING}, and {what} claim {shown} with it"
     yield Step(Code.CREATE_STORAGE_CLASS, text, (added, *changes), cost + 2.0)
 
 

@@ -82,7 +82,7 @@ CASES = {
             "p",
             spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
         ),
-        "create a storage class that binds with WaitForFirstConsumer, and create claim c in this class",
+        "create a storage class that binds with WaitForFirstConsumer, and create claim c with it",
     ),
     "profile": (
         offline.node("n"),
