@@ -5,7 +5,7 @@ enough nodes are found, and it scores all nodes that fit. It has no side effects
 since it uses a search of its own without caches, rotation index and random choice. The pod is not
 assumed, and PostFilter, Reserve and Permit do not run.
 
-It costs one uncached pass over all nodes, on the owner's event loop.
+It costs one uncached pass over all nodes, on the owner's event loop; two if no node fits.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ def examine_for(  # noqa: PLR0913 - those of `examine`, and one
         nodes=table.node_count,
         feasible=len(found.feasible),
         rejections=found.rejections,
+        otherwise=found.otherwise,
         best=ranking.best,
         tied=ranking.tied,
         weights=dict(ranking.weights),
@@ -135,6 +136,7 @@ class _Outcome:
 
     feasible: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     rejections: tuple[Rejection, ...] = ()
+    otherwise: tuple[Rejection, ...] = ()
     #: The node that a cycle would choose because the pod is nominated to it; empty: none.
     nominated: str = ""
     evictable: int = 0
@@ -197,6 +199,41 @@ class _CompleteSearch(Search):
             groups.add(_attributed(left.left_out(), left.plugins), others)
         statuses = self.filtering.evaluate(state, pod, rows)
         only_nominated = self._filter_the_rest(state, pod, statuses)
+        feasible = np.flatnonzero(statuses.rejected_by == 0)
+        evictable = self._group(groups, state, pod, statuses, only_nominated)
+        otherwise: tuple[Rejection, ...] = ()
+        if not len(feasible) and left.names is None:
+            otherwise = self._otherwise(state, pod, groups)
+        row = self._fitting_nominated_row(state, pod)
+        nominated = "" if row is None else names[row]
+        return _Outcome(feasible, groups.sorted(), otherwise, nominated, evictable)
+
+    def _otherwise(self, state: CycleState, pod: Pod, found: _Groups) -> tuple[Rejection, ...]:
+        """Return what rejects all nodes without the plugins that did; nothing if a node fits."""
+        skipped = set(state.skip_filter)
+        state.skip_filter.update(each.plugin for each in found.sorted())
+        try:
+            statuses = self.filtering.evaluate(state, pod, self._table.rows)
+            beside = self._filter_the_rest(state, pod, statuses)
+            if (statuses.rejected_by == 0).any():
+                return ()
+            groups = _Groups(0)
+            self._group(groups, state, pod, statuses, beside)
+            return groups.sorted()
+        finally:
+            state.skip_filter.clear()
+            state.skip_filter.update(skipped)
+
+    def _group(
+        self,
+        groups: _Groups,
+        state: CycleState,
+        pod: Pod,
+        statuses: NodeStatuses,
+        only_nominated: list[int],
+    ) -> int:
+        """Group rejections; return the number of nodes where evictions might help."""
+        table, names = self._table, self._table.names
         evictable, lower = 0, table.priorities.below(pod.priority)
         for status, rejected in self.rejected(state, pod, statuses).by_reasons():
             if status.code is Code.UNSCHEDULABLE:
@@ -205,10 +242,7 @@ class _CompleteSearch(Search):
             detail = self._details.of(state, pod, status, rejected)
             groups.add(status, [names[row] for row in rejected[~beside]], detail=detail)
             groups.add(status, [names[row] for row in rejected[beside]], only_nominated=True)
-        feasible = np.flatnonzero(statuses.rejected_by == 0)
-        row = self._fitting_nominated_row(state, pod)
-        nominated = "" if row is None else names[row]
-        return _Outcome(feasible, groups.sorted(), nominated, evictable)
+        return evictable
 
     def _filter_the_rest(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> list[int]:
         """Run the scalar filters, then all filters with the nominated pods added.

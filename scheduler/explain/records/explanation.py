@@ -55,6 +55,8 @@ class Examination:
     explanations: dict[str, tuple[str, ...]] = field(default_factory=dict)
     #: Nodes with pods of lower priority among those where evictions might help; None: not known.
     evictable: int | None = None
+    #: Why no node would fit either without the plugins in `rejections`; empty if one would.
+    otherwise: tuple[Rejection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,9 @@ def _pending(pod: PodExplanation, view: PodView, last: Decision | None) -> Itera
     nodes = "" if pod.nodes is None else _nodes(pod, pod.nodes, last)
     failed = view.place in {QueueState.UNSCHEDULABLE, QueueState.BACKOFF}
     # Why it has no node is what is asked first; where it stands otherwise decides that.
-    yield from (nodes, _standing(view, pod.now)) if failed else (_standing(view, pod.now), nodes)
+    why = (nodes, "" if pod.nodes is None else _otherwise(pod.nodes, last))
+    standing = _standing(view, pod.now)
+    yield from (*why, standing) if failed else (standing, *why)
     if pod.nodes is not None:
         yield _eviction(pod.nodes, view, last)
     failed_elsewhere = pod.nodes is not None and pod.nodes.feasible and not pod.nodes.error
@@ -120,6 +122,12 @@ def _nodes(pod: PodExplanation, nodes: Examination, last: Decision | None) -> st
     )
 
 
+def _otherwise(nodes: Examination, last: Decision | None) -> str:
+    """Return in a sentence what no node has besides; nothing if one would fit otherwise."""
+    counts = [_counted(each, last) for each in nodes.otherwise]
+    return f"Apart from that, {_groups(counts)}." if counts else ""
+
+
 def none_fits(
     nodes: int, counts: Sequence[RejectionCount], rejections: Sequence[Rejection] = ()
 ) -> str:
@@ -127,6 +135,10 @@ def none_fits(
 
     `rejections` belong to the counts one by one, and name nodes.
     """
+    return f"None of {counted(nodes, 'node')} fits: {_groups(counts, rejections)}."
+
+
+def _groups(counts: Sequence[RejectionCount], rejections: Sequence[Rejection] = ()) -> str:
     names = [each.examples[0] if each.nodes == 1 and each.examples else "" for each in rejections]
     # What may pass comes first: the nodes that are ruled out for ever never counted.
     named = zip(counts, chain(names, repeat("")), strict=False)
@@ -135,7 +147,7 @@ def none_fits(
     rest = sum(each.nodes for each, _ in ordered[MAX_GROUPS:])
     if rest:
         groups.append(f"{counted(rest, 'other')} for other reasons (-v)")
-    return f"None of {counted(nodes, 'node')} fits: {'; '.join(groups)}."
+    return "; ".join(groups)
 
 
 def _rank(count: RejectionCount) -> tuple[bool, int]:
@@ -149,7 +161,8 @@ def _group(count: RejectionCount, name: str = "") -> str:
     # A text of a plugin tells more if one knows whose it is.
     text = shortened(count.reason, MAX_TEXT) or count.status
     if len(known) == len(words):
-        text = " and ".join(known)
+        verb = known[0].partition(" ")[0] if known[0].startswith("lack") else "-"
+        text = " and ".join([known[0], *(each.removeprefix(f"{verb} ") for each in known[1:])])
     elif text.startswith("node(s)"):
         text = f"{text} [{count.plugin}]"
     else:

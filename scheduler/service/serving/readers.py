@@ -326,6 +326,7 @@ class _Restriction:
             nodes=found.nodes,
             feasible=found.feasible,
             rejections=tuple(map(self._rejection, found.rejections)),
+            otherwise=tuple(map(self._rejection, found.otherwise)),
             best=self._best(found.best),
             skipped_filters=found.skipped_filters,
             skipped_scores=found.skipped_scores,

@@ -103,11 +103,17 @@ def test_places_in_the_queue(changes: dict[str, Any], sentence: str) -> None:
             replace(NODES, evictable=0),
             "would not help: no pod on those nodes has a lower priority.",
         ),
+        (replace(NODES, otherwise=(CPU,)), "untolerated. Apart from that, 40 lack CPU. It is uns"),
         (Examination(9, 0, (CPU,) * 5), "80 others for other reasons (-v)."),
     ],
 )
 def test_results_of_nodes(nodes: Examination, sentence: str) -> None:
     assert sentence in " ".join(tell(pending(nodes=nodes)))
+
+
+def test_several_resources_are_joined() -> None:
+    both = replace(CPU, reasons=("Insufficient cpu", "Insufficient memory"))
+    assert "40 lack CPU and memory." in tell(pending(nodes=Examination(40, 0, (both,))))[0]
 
 
 def test_a_permission_that_the_scheduler_lacks_is_named() -> None:

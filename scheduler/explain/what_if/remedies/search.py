@@ -133,6 +133,9 @@ class ChangeSearch:
             else:
                 chains.append((steps, following))
             yield
+            if len(chains) == 1 and not self._found:
+                # The least that helps may be two steps; time may not suffice for all single ones.
+                yield from self._combine(chains, rounds=1)
         if resolvable:
             yield from self._raise_priority()
         if len(self._found) < ENOUGH_SINGLE:
@@ -219,9 +222,11 @@ class ChangeSearch:
         known = map(self._parts.stores["pods"].by_key, pods)
         return any(each is None or each.terminating for each in known)
 
-    def _combine(self, chains: list[tuple[Options, Options]]) -> Generator[None, None, None]:
+    def _combine(
+        self, chains: list[tuple[Options, Options]], rounds: int = MAX_STEPS - 1
+    ) -> Generator[None, None, None]:
         """Add steps to those that did not suffice, the cheapest first, until enough was found."""
-        for _ in range(MAX_STEPS - 1):
+        for _ in range(rounds):
             longer: list[tuple[Options, Options]] = []
             for steps, options in chains:
                 if self._tried >= MAX_TRIALS or len(self._found) >= self._limit:

@@ -57,6 +57,23 @@ def test_nodes_are_grouped_by_the_first_plugin_that_rejects_and_its_reasons() ->
     )  # fmt: skip
 
 
+def test_what_rejects_every_node_besides_is_told() -> None:
+    world = in_tree_world()
+    world.nodes("n1", "n2")
+    label = {"nodeSelector": {"disk": "ssd"}}
+    world.pending("large", **label, **world.requests(900_000))
+    found = world.examined("large")
+    (first,), (other,) = found.rejections, found.otherwise
+    assert (first.plugin, first.nodes) == ("NodeAffinity", 2)
+    assert (other.plugin, other.reasons, other.nodes) == (
+        "NodeResourcesFit", ("Insufficient cpu",), 2,
+    )  # fmt: skip
+    # Filters of the pod are reported as they are, not as they were for that question.
+    assert "NodeAffinity" not in found.skipped_filters
+    world.pending("small", **label)
+    assert world.examined("small").otherwise == ()
+
+
 def test_nodes_that_preemption_may_help_have_a_status_of_their_own() -> None:
     world = in_tree_world()
     world.node("full", allocatable={"cpu": "2", "memory": "32Gi", "pods": "110"})

@@ -45,6 +45,7 @@ VIEW: Final = {"name", "uid", "profile", "gating_plugin", "unschedulable_plugins
 DECISION: Final = {"uid", "profile", "queue", "rejections.0.plugin", "rejections.0.status"}
 POD: Final = {"name", "uid", "profile", "since", "awaits.0.plugin", "awaits.0.events.0",
               "nodes.error_plugin", "nodes.rejections.0.plugin", "nodes.rejections.0.status",
+              "nodes.otherwise.0.plugin", "nodes.otherwise.0.status",
               "nodes.skipped_filters.0", "nodes.skipped_scores.0"}  # fmt: skip
 GROUP: Final = {"view.group", "view.source", "view.stage", "rules.resource", "rules.required_key",
                 "rules.preferred_keys.0", "rules.disruption", "rules.ignored.0",
@@ -73,6 +74,7 @@ SEEN_WITH_NODES: Final[dict[type[Any], set[str]]] = {
     ExplainPage: {
         *("decisions.0.node", "decisions.0.nominated_node", "pod.node"),
         *("pod.queue.nominated_node", "pod.nodes.rejections.0.examples.0"),
+        "pod.nodes.otherwise.0.examples.0",
     },
 }
 
