@@ -301,7 +301,8 @@ def rbac(
         needed, suffix = needed_permissions(options), "-leader-election"
     click.echo(roles(needed, name or "kubestow", suffix=suffix, account=bound), nl=False)
     places = {each.namespace for each in needed if each.namespace and not of_reader(each)}
-    for each in sorted(places):
+    # Whoever binds an account for the first time may have none of it yet.
+    for each in sorted(places) if bound is not None else ():
         # Not as an object: applying it would take its labels away, and deleting it everything.
         click.echo(NEEDS_NAMESPACE.format(namespace=each), err=True)
 
