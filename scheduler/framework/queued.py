@@ -35,7 +35,8 @@ class QueuedPodInfo(msgspec.Struct, eq=False, weakref=True):
     """One pending pod and its history in the queue.
 
     Owned by the queue; the engine and the failure handler change it only between `pop` and
-    `add_unschedulable_if_not_present`.
+    `add_unschedulable_if_not_present`. If the wall clock jumps, the queue shifts all times in it
+    (`BackoffPolicy.shift`).
     """
 
     pod: Pod

@@ -102,6 +102,14 @@ _WORDS: Final[Mapping[str, Words]] = {
     "node(s) did not have enough free storage": Words(
         "lacks storage for its volume", "lack storage for its volume", "storage", passing=True
     ),
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod": Words(
+        "has its claim in use by another pod", "have its claim in use by another pod",
+        "a claim that no other pod uses", passing=True,
+    ),
+    "node(s) didn't match Pod's required features": Words(
+        "lacks features that it needs", "lack features that it needs", "nodes with the features"
+    ),
     "cannot allocate all claims": Words(
         "lacks devices that it claims", "lack devices that it claims", "devices", passing=True
     ),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
 import pytest
 
+import plugins
 from plugins.node_resources.fit import TOO_MANY_PODS
 from scheduler.explain.records.causes import (
     MAX_CAUSES,
@@ -12,7 +17,9 @@ from scheduler.explain.records.causes import (
     headline,
     words_of,
 )
+from scheduler.framework import Status
 
+NOT_IN_TREE = "plugins.extra."
 NONE_FITS = "0/{} nodes are available: {}. preemption: 0/9 nodes are available: 9 Insufficient x."
 
 
@@ -71,3 +78,19 @@ def test_few_causes_are_in_the_headline() -> None:
     assert told.startswith("39 pods wait: 9 are held by P0, ")
     assert told.endswith(", 9 for other reasons")
     assert told.count(",") == MAX_CAUSES
+
+
+def reasons_of_nodes() -> Iterator[tuple[str, str]]:
+    """Yield the constants of the in-tree plugins that say why a node was rejected."""
+    for found in pkgutil.walk_packages(plugins.__path__, "plugins."):
+        if not found.name.startswith(NOT_IN_TREE):
+            for name, value in vars(importlib.import_module(found.name)).items():
+                if isinstance(value, Status) and value.message.startswith("node(s) "):
+                    yield f"{found.name}.{name}", value.message
+
+
+def test_each_reason_of_nodes_has_plain_words() -> None:
+    found = dict(reasons_of_nodes())
+    assert len(found) > 15
+    missing = [name for name, reason in found.items() if words_of(reason) is None]
+    assert missing == [], "add words to _WORDS in scheduler/explain/records/causes.py"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
+import msgspec
 import pytest
 
 from scheduler.framework import QueuedPodInfo
@@ -185,3 +187,23 @@ def test_pop_takes_from_the_normal_backoff_heap_when_nothing_is_active() -> None
 
 def test_pop_leaves_backoff_alone_when_the_gate_is_off() -> None:
     assert with_every_kind(pop_from_backoff=False).pop_names() == ["mid"]
+
+
+DURATIONS = {"pause"}
+"""Fields of seconds in a record that are no times of the wall clock."""
+
+
+def test_every_time_of_a_record_is_shifted_with_the_wall_clock() -> None:
+    numbers = {
+        each.name
+        for each in msgspec.structs.fields(QueuedPodInfo)
+        if float in (each.type, *get_args(each.type))
+    }
+    times = numbers - DURATIONS
+    assert "timestamp" in times
+    info = record()
+    for name in times:
+        setattr(info, name, 1000.0)
+    BackoffPolicy(1, 10).shift(info, 50.0)
+    left = {name for name in times if getattr(info, name) != 1050.0}
+    assert left == set(), "shift these in BackoffPolicy.shift (scheduler/queue/backoff_queue.py)"

@@ -41,6 +41,6 @@ def test_a_step_names_a_file_and_code_in_it(title: str, step: str) -> None:
     assert [name for name in CODE.findall(step) if name not in text] == []
 
 
-def test_the_table_of_changes_has_twelve() -> None:
+def test_the_table_of_changes_has_at_least_twelve() -> None:
     section = PAGE.partition("\n## Where does my change go\n")[2].partition("\n## ")[0]
-    assert len(re.findall(r"^\| ", section, re.MULTILINE)) == 12 + 1
+    assert len(re.findall(r"^\| ", section, re.MULTILINE)) >= 12 + 1
