@@ -86,7 +86,7 @@ def command(**values: Any) -> None:
     \b
     Example, in three terminals:
       kubestow apiserver --kubeconfig-out kc.yaml
-      kubestow run --kubeconfig kc.yaml
+      kubestow run --kubeconfig kc.yaml --bind-address=127.0.0.1
       kubectl --kubeconfig kc.yaml get pods -A --watch
 
     \b

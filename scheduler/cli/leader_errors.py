@@ -121,7 +121,7 @@ def lease_refused(lease: str, cluster: ClusterAccess, status: int, body: bytes) 
     namespace, text = lease.partition("/")[0], status_message(body)
     match status:
         case 401:
-            return unauthenticated(cluster)
+            return unauthenticated(cluster.server, cluster.source)
         case 403:
             return CommandError(_may_not(text, namespace), NOT_PERMITTED)
         case 404:
@@ -133,10 +133,9 @@ def _may_not(text: str, namespace: str) -> str:
     return MAY_NOT.format(text=text, namespace=namespace, **subject_of(text))
 
 
-def unauthenticated(cluster: ClusterAccess) -> CommandError:
+def unauthenticated(server: str, source: str) -> CommandError:
     """Return the error for credentials that an API server does not know."""
-    text = UNAUTHENTICATED.format(server=cluster.server, source=cluster.source)
-    return CommandError(text, NOT_PERMITTED)
+    return CommandError(UNAUTHENTICATED.format(server=server, source=source), NOT_PERMITTED)
 
 
 def tunnel_refused(
@@ -147,7 +146,7 @@ def tunnel_refused(
     text = status_message(refusal.body)
     match refusal.status:
         case 401:
-            return unauthenticated(cluster)
+            return unauthenticated(cluster.server, cluster.source)
         case 403 if _is_status(refusal.body):
             return CommandError(_may_not(text, namespace), NOT_PERMITTED)
         case 404 | 500 | 502 | 503 | 504 if _is_status(refusal.body):

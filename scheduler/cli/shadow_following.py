@@ -16,6 +16,7 @@ import click
 from scheduler.cli import exit_codes
 from scheduler.cli.cluster import SelectedCluster
 from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.leader_errors import unauthenticated
 from scheduler.cli.stopping import Stop, tell
 
 if TYPE_CHECKING:
@@ -93,7 +94,12 @@ async def follow(asked: Asked, signals: Stop) -> End:
     from scheduler.framework.status import ConfigurationError
     from scheduler.process.garbage_collection import keep_what_exists
     from scheduler.service.serving.certificates import ServingError
-    from scheduler.shadow.running import NotPermittedError, UnreachableError, following
+    from scheduler.shadow.running import (
+        NotPermittedError,
+        UnauthenticatedError,
+        UnreachableError,
+        following,
+    )
     from scheduler.shadow.serving import served
 
     stop = _Ending()
@@ -131,6 +137,8 @@ async def follow(asked: Asked, signals: Stop) -> End:
         raise CommandError(str(error), exit_codes.UNREACHABLE) from error
     except ServingError as error:
         raise CommandError(f"--listen: {error}") from error
+    except UnauthenticatedError as error:
+        raise unauthenticated(found.server, found.source) from error
     except NotPermittedError as error:
         raise not_permitted(str(error)) from error
 

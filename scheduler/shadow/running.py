@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any, Final
 
 from scheduler.client.errors import ApiError, RequestError
@@ -21,11 +22,13 @@ LOOK_SECONDS: Final = 0.05
 FORBIDDEN_SECONDS: Final = 2.0
 """How long a missing right is waited for at the start: others may be missing as well."""
 
-UNAUTHORIZED: Final = (401, 403)
-
 
 class UnreachableError(Exception):
     """The API server cannot be reached."""
+
+
+class UnauthenticatedError(Exception):
+    """The API server does not accept the credentials."""
 
 
 class NotPermittedError(Exception):
@@ -38,6 +41,7 @@ async def following(wiring: ShadowWiring) -> AsyncIterator[None]:
 
     Raises:
         UnreachableError: the API server cannot be reached.
+        UnauthenticatedError: it does not accept the credentials.
         NotPermittedError: rights are missing without which nothing can be decided.
     """
     await _check_reachable(wiring)
@@ -78,10 +82,10 @@ async def _check_reachable(wiring: ShadowWiring) -> None:
     try:
         await wiring.connections.client.list_page(NODES, limit=1)
     except ApiError as error:
-        if error.status not in UNAUTHORIZED:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            raise UnauthenticatedError(str(error)) from error
+        if error.status != HTTPStatus.FORBIDDEN:
             raise UnreachableError(str(error)) from error
-        if error.status != 403:
-            raise NotPermittedError(f"the API server does not accept the user: {error}") from error
     except RequestError as error:
         raise UnreachableError(str(error)) from error
 

@@ -80,6 +80,7 @@ def refusing() -> Iterator[str]:
     ("command", "code"),
     [
         (["explain", "a/b"], exit_codes.NOT_PERMITTED),
+        (["shadow", "--for", "1m"], exit_codes.NOT_PERMITTED),
         (["check"], exit_codes.OTHER_ERROR),
         (["quota", "show"], exit_codes.OTHER_ERROR),
     ],
