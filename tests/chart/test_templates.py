@@ -159,8 +159,9 @@ def test_lint_finds_nothing(helm: Helm) -> None:
 
 
 def test_a_package_holds_the_manifests(helm: Helm, tmp_path: Path) -> None:
+    """Helm follows the symbolic link, so that the archive needs no clone."""
     done = helm.run("package", str(CHART), "--destination", str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
     (archive,) = tmp_path.glob("kubestow-*.tgz")
     assert helm.template(chart=archive) == helm.template()
 

@@ -91,7 +91,7 @@ All objects of the files that match. Arguments: `root` the root context, `files`
 {{- $replace := .replace -}}
 {{- $files := $root.Files.Glob (printf "manifests/components/%s" .files) -}}
 {{- if not $files -}}
-{{- fail (printf "the chart is incomplete: no manifests/components/%s; use a released chart, or a clone" .files) -}}
+{{- fail (printf "the chart is incomplete: no manifests/components/%s; use a released chart, or a clone with symbolic links" .files) -}}
 {{- end -}}
 {{- $account := printf "system:serviceaccount:%s:%s" $root.Release.Namespace $root.Values.name -}}
 {{- $profiles := list -}}
