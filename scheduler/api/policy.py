@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.api.meta import Named, Object, ResourceList
+from scheduler.api.meta import Named, Object, ResourceList, parse_time
 from scheduler.api.pod import Toleration
 from scheduler.api.storage import ObjectReference
 from scheduler.api.workloads import LabelSelectorSpec
@@ -118,6 +118,14 @@ class LeaseSpec(Object):
     acquire_time: str | None = None
     renew_time: str | None = None
     lease_transitions: int | None = None
+
+    def age(self, now: float) -> float | None:
+        """Return the seconds since the last renewal, by two machines' clocks; None if unknown.
+
+        None as well if nobody holds the Lease. Negative where the holder's clock is ahead.
+        """
+        renewed = parse_time(self.renew_time or "")
+        return None if renewed is None or not self.holder_identity else now - renewed
 
 
 class Lease(Named):

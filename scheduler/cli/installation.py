@@ -5,13 +5,15 @@ It reads the Lease, and the pods of its namespace. Who may not read them is told
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from scheduler.api.policy import LeaseSpec
 from scheduler.cli.pod_format import one_line
+from scheduler.client.resources import LEASES
 from scheduler.explain.records.wording import shortened, span
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ STALE_SECONDS: Final = 120.0
 
 PAGE: Final = "docs/install.md has the usual mistakes, and what to do."
 NOTHING: Final = "Nobody has led here yet: there is no Lease {lease}."
-NOBODY: Final = "Nobody leads: the Lease {lease} has no holder."
+NOBODY: Final = "Nobody leads: the Lease {lease} has no holder that has renewed it."
 STALE: Final = "Nobody leads: {holder} has not renewed the Lease {lease} for {age}."
 LEADS: Final = "{holder} leads: it renewed the Lease {lease} {age} ago."
 NO_IMAGE: Final = (
@@ -48,11 +50,10 @@ async def look(client: ApiClient, needed: Sequence[Permission]) -> list[str]:
     if lease is None:
         return []
     namespace, name = lease.namespace, lease.names[0]
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
     lines = []
     try:
-        found: JsonObject = msgspec.json.decode((await client.request("GET", path)).body)
-        lines.append(leader(f"{namespace}/{name}", found, datetime.now(UTC)))
+        found = await client.get(LEASES, name, namespace)
+        lines.append(leader(f"{namespace}/{name}", found.spec, time.time()))
     except ApiError as error:
         if error.status == 404:
             lines.append(NOTHING.format(lease=f"{namespace}/{name}"))
@@ -68,25 +69,21 @@ async def look(client: ApiClient, needed: Sequence[Permission]) -> list[str]:
     return [one_line(each) for each in lines] + [PAGE] * bool(faults)
 
 
-def leader(lease: str, found: JsonObject, now: datetime) -> str:
+def leader(lease: str, spec: LeaseSpec, now: float) -> str:
     """Return who leads.
 
-    >>> spec = {"holderIdentity": "a", "renewTime": "2026-01-01T00:00:00.000000Z"}
-    >>> leader("x/y", {"spec": spec}, datetime(2026, 1, 1, 0, 0, 2, tzinfo=UTC))
+    >>> spec = LeaseSpec(holder_identity="a", renew_time="1970-01-01T00:00:00.000000Z")
+    >>> leader("x/y", spec, 2.0)
     'a leads: it renewed the Lease x/y 2s ago.'
-    >>> leader("x/y", {"spec": spec}, datetime(2026, 1, 1, 1, tzinfo=UTC))
+    >>> leader("x/y", spec, 3600.0)
     'Nobody leads: a has not renewed the Lease x/y for 1h.'
     """
-    spec = found.get("spec") or {}
-    holder = shortened(str(spec.get("holderIdentity") or ""), MAX_TEXT)
-    if not holder:
+    age = spec.age(now)
+    if age is None:
         return NOBODY.format(lease=lease)
-    try:
-        age = (now - datetime.fromisoformat(str(spec.get("renewTime")))).total_seconds()
-    except (TypeError, ValueError):
-        age = 0.0
+    holder = shortened(spec.holder_identity or "", MAX_TEXT)
     text = STALE if age > STALE_SECONDS else LEADS
-    return text.format(holder=holder, lease=lease, age=span(age))
+    return text.format(holder=holder, lease=lease, age=span(max(0.0, age)))
 
 
 def pod_faults(namespace: str, pod: JsonObject) -> Iterator[str]:
@@ -103,7 +100,8 @@ def pod_faults(namespace: str, pod: JsonObject) -> Iterator[str]:
         if not waiting or reason in {"ContainerCreating", "PodInitializing"}:
             continue
         if "Image" in reason:
-            yield NO_IMAGE.format(**about, image=each.get("image"), reason=reason)
+            image = shortened(str(each.get("image")), MAX_TEXT)
+            yield NO_IMAGE.format(**about, image=image, reason=reason)
         elif reason == "CrashLoopBackOff":
             yield ENDS.format(**about)
         else:

@@ -10,7 +10,6 @@ from typing import Final
 
 import structlog
 
-from scheduler.api.meta import parse_time
 from scheduler.client.errors import RequestError
 from scheduler.client.resources import LEASES
 from scheduler.client.rest import ApiClient
@@ -35,10 +34,7 @@ async def warn_of_leader(client: ApiClient, namespace: str, name: str) -> None:
     except (RequestError, ValueError):
         return
     spec = lease.spec
-    renewed = parse_time(spec.renew_time or "")
-    if not spec.holder_identity or renewed is None:
-        return
-    # By two machines' clocks; a time in the future is a recent one.
-    if client.clock.now() - renewed <= (spec.lease_duration_seconds or 0):
-        holder = shortened(spec.holder_identity, MAX_HOLDER)
+    age = spec.age(client.clock.now())
+    if age is not None and age <= (spec.lease_duration_seconds or 0):
+        holder = shortened(spec.holder_identity or "", MAX_HOLDER)
         _log.warning(WARNING, lease=f"{namespace}/{name}", holder=holder)
