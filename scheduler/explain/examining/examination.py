@@ -201,15 +201,19 @@ class _CompleteSearch(Search):
         only_nominated = self._filter_the_rest(state, pod, statuses)
         feasible = np.flatnonzero(statuses.rejected_by == 0)
         evictable = self._group(groups, state, pod, statuses, only_nominated)
-        otherwise: tuple[Rejection, ...] = ()
-        if not len(feasible) and left.names is None:
-            otherwise = self._otherwise(state, pod, groups)
         row = self._fitting_nominated_row(state, pod)
         nominated = "" if row is None else names[row]
+        otherwise: tuple[Rejection, ...] = ()
+        if not len(feasible) and left.names is None:
+            # Last, since the time may end in it, which must not cost the answer.
+            otherwise = self._otherwise(state, pod, groups)
         return _Outcome(feasible, groups.sorted(), otherwise, nominated, evictable)
 
     def _otherwise(self, state: CycleState, pod: Pod, found: _Groups) -> tuple[Rejection, ...]:
-        """Return what rejects all nodes without the plugins that did; nothing if a node fits."""
+        """Return what rejects all nodes without the plugins that did.
+
+        Nothing if a node fits, or if the rest cannot be examined: a plugin fails, or time ends.
+        """
         skipped = set(state.skip_filter)
         state.skip_filter.update(each.plugin for each in found.sorted())
         try:
@@ -220,6 +224,8 @@ class _CompleteSearch(Search):
             groups = _Groups(0)
             self._group(groups, state, pod, statuses, beside)
             return groups.sorted()
+        except AttemptError:
+            return ()
         finally:
             state.skip_filter.clear()
             state.skip_filter.update(skipped)

@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.engine.overruns import MAX_BUDGET_FACTOR
 from scheduler.explain.examining.trial_decision import TrialDecisions
-from scheduler.framework import CycleState
+from scheduler.framework import CycleState, unschedulable
 from tests.unit.engine.harness import World, plugin
 from tests.unit.explain.examining.explaining import ExplainedWorld
 
@@ -60,3 +60,19 @@ def test_an_explanation_ends_within_a_plugin() -> None:
     explained = world.explain()
     assert "an attempt now would end with an error: the scheduling cycle used" in explained.summary
     assert world.clock.time - before < MAX_BUDGET_FACTOR * SECONDS + 1.0
+
+
+def test_what_other_nodes_lack_besides_takes_no_time_from_the_answer() -> None:
+    """The search runs for a node that another plugin rejects, after the answer is known."""
+    known: list[World] = []
+    rejects = plugin("Rejects", filter=lambda *_: unschedulable("not here"))
+    world = ExplainedWorld(rejects, searching(known), cycle_seconds=SECONDS)
+    known.append(world)
+    world.nodes("n1")
+    world.pending()
+    before = world.clock.time
+    explained = world.explain()
+    assert explained.nodes is not None
+    assert [each.reasons for each in explained.nodes.rejections] == [("not here",)]
+    assert not explained.nodes.error
+    assert world.clock.time > before + SECONDS, "it was searched for"
