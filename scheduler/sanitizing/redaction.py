@@ -106,8 +106,10 @@ _BRACKET: Final = re.compile(r"[\[\]{}]")
 _LINE_START: Final = re.compile(r"(?:^|[\r\n]|\\n)[ \t]*+(?:-[ \t]++)?+\Z")
 # A digit within 256 characters: looking further after each of many names would be quadratic.
 _RANDOM: Final = re.compile(r"(?=[^\s\"',;&})\]\\\d]{0,256}+\d)[A-Za-z0-9._~+/=-]{12,}+")
-_TOKEN_COMMAND: Final = re.compile(r"\$\(kubectl [a-zA-Z0-9 ./-]*\)")
-"""Where our own texts show how a token is made, no token follows."""
+_TOKEN_COMMAND: Final = re.compile(
+    r"\$\(kubectl (?:-n [a-z0-9-]{1,63} )?create token [a-zA-Z0-9.-]{1,253}\)"
+)
+"""How a token is made, in our own texts: it is all of the value, so no token is there."""
 _VALUE_OF: Final = re.compile(r"""(?:\\*+["'])?([A-Za-z0-9_.-]++)""")
 
 _MAX_CACHED: Final = 1024
@@ -223,9 +225,10 @@ def _value_span(text: str, found: re.Match[str]) -> tuple[int, int] | None:
         at = phrase.end()
     quote = _QUOTE.match(text, at)
     if quote is not None:
-        if _TOKEN_COMMAND.match(text, quote.end()):
+        end = _closing_quote(text, quote)
+        if _TOKEN_COMMAND.fullmatch(text, quote.end(), end):
             return None
-        return quote.end(), _closing_quote(text, quote)
+        return quote.end(), end
     if text.startswith(BLANK, at) or _NOTHING.match(text, at):
         return None
     if text.startswith(("{", "["), at):

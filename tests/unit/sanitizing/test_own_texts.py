@@ -40,7 +40,14 @@ def test_no_text_of_ours_is_redacted() -> None:
 
 @pytest.mark.parametrize(
     "secret",
-    ['--token "sesame"', 'token: "$(kubectl) sesame"', '--token "$(echo sesame)"'],
+    [
+        '--token "sesame"',
+        'token: "$(kubectl) sesame"',
+        '--token "$(echo sesame)"',
+        '--token "$(kubectl --token sesame get pods)"',
+        '--token "$(kubectl -n a create token b)sesame"',
+        '--token "$(kubectl create token b) sesame',
+    ],
 )
 def test_what_only_looks_like_a_command_is_redacted(secret: str) -> None:
     assert "sesame" not in redact_text(secret)
