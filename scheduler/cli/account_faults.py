@@ -22,7 +22,7 @@ from scheduler.cli.pod_format import one_line
 from scheduler.client.errors import ApiError, RequestError
 from scheduler.client.resources import NAMESPACES, Resource
 from scheduler.explain.records.wording import shortened
-from scheduler.permissions.rbac import GROUP, READER, READER_SUFFIX, of_reader
+from scheduler.permissions.rbac import GROUP, READER, READER_SUFFIX, name_for, of_reader
 
 if TYPE_CHECKING:
     from scheduler.cli.check import Finding
@@ -162,7 +162,7 @@ async def _account_fault(
         texts = {each: await search.cause(each, _is_reader(each, findings)) for each in scopes}
         explained = frozenset(scope for scope, text in texts.items() if text)
         text = "\n".join(dict.fromkeys(filter(None, texts.values())))
-    return Fault(f"{text}\n{await search.remedy(file)}", explained) if text else None
+    return Fault(f"{text}\n{await search.remedy(file)}".strip(), explained) if text else None
 
 
 def _is_reader(namespace: str, findings: Sequence[Finding]) -> bool:
@@ -208,7 +208,8 @@ class _Search:
         self._account = account
         self._shown = "/".join(account)
         #: Of the roles and bindings that `remedy` creates.
-        self._name = DEFAULT_NAME
+        self._name = name_for(account)
+        self._is_misspelt = False
         self._commands: list[str] = []
 
     async def no_account(self) -> str:
@@ -225,6 +226,7 @@ class _Search:
         except (RequestError, ValueError):
             known = []
         for near in get_close_matches(name, known, 1):
+            self._is_misspelt = True
             return NEAR_ACCOUNT.format(account=self._shown, near=_shown(near))
         return NO_ACCOUNT.format(account=self._shown)
 
@@ -259,7 +261,12 @@ class _Search:
         return UNBOUND.format(**about, role=f"the Role {READER}" if reader else f"a {kind}")
 
     async def remedy(self, file: str) -> str:
-        """Return the command that puts back what was installed, or those that create it."""
+        """Return the command that puts back what was installed, or those that create it.
+
+        Empty where another account is likely to be meant.
+        """
+        if self._is_misspelt:
+            return ""
         namespace, name = self._account
         query = {"labelSelector": f"app.kubernetes.io/name={DEFAULT_NAME}", "limit": "10"}
         path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
@@ -276,7 +283,8 @@ class _Search:
                 return BY_KUSTOMIZE
             release = _shown(shlex.quote(labels.get("app.kubernetes.io/instance", name)))
             return BY_HELM.format(namespace=namespace, release=release)
-        commands = [*self._commands, _printing(file, self._name, self._shown)]
+        named = "" if self._name == name_for(self._account) else self._name
+        commands = [*self._commands, _printing(file, named, self._shown)]
         return CREATES.format(commands="\n  ".join(commands))
 
     async def _bindings(self, namespace: str) -> tuple[list[_Binding], str]:
@@ -311,10 +319,10 @@ class _Search:
         )
 
 
-def _printing(file: str, name: str = DEFAULT_NAME, account: str = "") -> str:
-    """Return the command that creates roles of this name, and the bindings to an account."""
+def _printing(file: str, name: str = "", account: str = "") -> str:
+    """Return the command that creates roles, of the usual name or this, and their bindings."""
     words = ["kubestow", "config", "rbac", *([file] if file else [])]
-    if name != DEFAULT_NAME:
+    if name:
         words += ["--name", name]
     if account:
         words += ["--service-account", account]

@@ -241,7 +241,9 @@ def schema(references: tuple[str, ...], plugin_dirs: tuple[str, ...]) -> None:
 
 @command.command("rbac")
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
-@click.option("--name", help="Name of the ClusterRole. Default: kubestow, or by what it is for.")
+@click.option(
+    "--name", help="Name of the ClusterRole. Default: kubestow, or by what and whom it is for."
+)
 @click.option(
     "--explainer", is_flag=True, help="Of people who ask the scheduler, instead of its own."
 )
@@ -283,7 +285,7 @@ def rbac(
       kubestow config rbac --shadow | kubectl apply -f -
     """  # noqa: D301 - click wants the character itself
     from scheduler.permissions import declarations
-    from scheduler.permissions.rbac import of_reader, roles
+    from scheduler.permissions.rbac import name_for, of_reader, roles
 
     if explainer and shadow:
         raise click.UsageError("--explainer and --shadow exclude each other: give one of them")
@@ -293,13 +295,13 @@ def rbac(
         settings = read_configuration(options).effective.leader_election
         lease = (settings.resource_name, settings.resource_namespace)
         needed, suffix = declarations.explainer(lease), ""
-        name = name or "kubestow-explainer"
+        name = name or f"{name_for(bound)}-explainer"
     elif shadow:
         needed, suffix = reading_permissions(options), ""
-        name = name or "kubestow-shadow"
+        name = name or f"{name_for(bound)}-shadow"
     else:
         needed, suffix = needed_permissions(options), "-leader-election"
-    click.echo(roles(needed, name or "kubestow", suffix=suffix, account=bound), nl=False)
+    click.echo(roles(needed, name or name_for(bound), suffix=suffix, account=bound), nl=False)
     places = {each.namespace for each in needed if each.namespace and not of_reader(each)}
     # Whoever binds an account for the first time may have none of it yet.
     for each in sorted(places) if bound is not None else ():

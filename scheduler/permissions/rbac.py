@@ -23,6 +23,8 @@ READER_SUFFIX: Final = "-authentication-reader"
 
 Account = tuple[str, str]
 """Namespace and name of a ServiceAccount."""
+INSTALLED: Final[Account] = "kubestow-system", "kubestow"
+"""The account of the chart and of the manifests, whose roles and bindings are named kubestow."""
 
 _PLAIN: Final = re.compile(r"[a-zA-Z/][a-zA-Z0-9./_-]*")
 _NOT_TEXT: Final = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
@@ -35,6 +37,17 @@ def rule(permission: Permission, verbs: Iterable[str] = ()) -> str:
     'apiGroups: [""], resources: [pods/binding], verbs: [create]'
     """
     return _rule([permission], tuple(verbs) or permission.verbs)
+
+
+def name_for(account: Account | None) -> str:
+    """Return a name of roles that is only theirs: applying them takes nothing from others.
+
+    >>> name_for(("kubestow-system", "kubestow")), name_for(("outside", "sched"))
+    ('kubestow', 'kubestow-outside-sched')
+    """
+    if account is None or account == INSTALLED:
+        return "kubestow"
+    return "-".join(("kubestow", *account))
 
 
 def missing_rules(missing: Iterable[tuple[Permission, Iterable[str]]]) -> str:

@@ -35,6 +35,8 @@ def test_the_bindings_to_an_account_are_printed_on_request(shell: Shell) -> None
         "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "RoleBinding"
     ]  # fmt: skip
     assert printed[-1]["roleRef"]["name"] == "extension-apiserver-authentication-reader"
+    # Those of the installed scheduler would be taken from it.
+    assert all(each["metadata"]["name"].startswith("kubestow-a-b") for each in printed)
     # An object would be deleted with the roles, and everything in it.
     assert "create it first: kubectl create namespace kubestow-system\n" in ended.err
 
