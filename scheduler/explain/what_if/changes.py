@@ -17,6 +17,7 @@ from scheduler.api.pod import Pod, PodSpec
 from scheduler.client.kinds import BUILT_IN, Kinds
 from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.explain.records import Change
+from scheduler.explain.what_if.read_fields import fault_of_field
 from scheduler.service.manifests import Manifests
 
 JsonObject = dict[str, Any]
@@ -85,6 +86,7 @@ def edited(
             raise ChangeError(f"there is no {where}")
         if change.action == "remove":
             return resource, known, None
+        check_field(change, resource)
         made = applied(change, as_json(known, resource))
         item = decoded(resource, made, where, resource.decode)
     except RecursionError:
@@ -148,6 +150,12 @@ def check_identity(old: ObjectMeta, new: ObjectMeta, where: str) -> None:
             )
 
 
+def check_field(change: Change, resource: Resource[Any]) -> None:
+    """Raise ChangeError if scheduling does not read the field, or one of its value."""
+    if fault := fault_of_field(resource.type, _keys(change.path), change.value):
+        raise ChangeError(f"{change.kind} {change.name[:200]}: {fault}")
+
+
 def applied(change: Change, obj: JsonObject) -> JsonObject:
     """Return a copy of an object with a field set. Raises ChangeError for a path that is none."""
     # Through JSON, which is many times faster than `copy.deepcopy`.
@@ -158,15 +166,18 @@ def applied(change: Change, obj: JsonObject) -> JsonObject:
 
 def set_field(made: JsonObject, change: Change) -> None:
     """Set a field of an object. Raises ChangeError for a path that is none."""
-    keys = [each.replace("~1", "/").replace("~0", "~") for each in change.path.split("/")[1:]]
-    if not change.path.startswith("/") or not keys:
-        raise ChangeError(
-            f"{change.path[:80]!r}: write a JSON pointer, such as /spec/unschedulable"
-        )
+    keys = _keys(change.path)
     at: Any = made
     for key in keys[:-1]:
         at = _enter(at, key, change.path)
     _set(at, keys[-1], change)
+
+
+def _keys(path: str) -> list[str]:
+    """Return the keys of a JSON pointer. Raises ChangeError."""
+    if not path.startswith("/"):
+        raise ChangeError(f"{path[:80]!r}: write a JSON pointer, such as /spec/unschedulable")
+    return [each.replace("~1", "/").replace("~0", "~") for each in path.split("/")[1:]]
 
 
 def pointer(*keys: str | int) -> str:

@@ -27,6 +27,7 @@ from scheduler.explain.what_if.added_nodes import node_manifest
 from scheduler.explain.what_if.changes import (
     ChangeError,
     as_json,
+    check_field,
     check_identity,
     decoded,
     set_field,
@@ -44,6 +45,9 @@ COPIES_AT_ONCE: Final = 4
 """Copies decided on in one slice; more only if they are quick."""
 MAX_CUT: Final = 60
 """Slices for one decision."""
+
+RUNTIME_CLASS: Final = "/spec/runtimeClassName"
+"""Not read by scheduling, but the overhead and nodes of a new pod follow from it."""
 
 NO_RESERVE: Final = "Reserve, Permit and PreBind are not tried, and quotas see each copy alone"
 EXTENDERS: Final = "extenders are not called"
@@ -170,7 +174,10 @@ class Question:
         key = self.answer.pod = f"{before.namespace}/{before.name}"
         try:
             for path, value in asked.fields.items():
-                set_field(made, Change("set", "Pod", key, path, value))
+                change = Change("set", "Pod", key, path, value)
+                if path != RUNTIME_CLASS:
+                    check_field(change, PODS)
+                set_field(made, change)
             _forget_priority(made, asked.fields)
             # As the scheduler reads it: what it does not read may be of any size.
             # Of a pod that exists, too: what was set decides about other fields.

@@ -77,6 +77,8 @@ async def seen(site: Site, *, nodes: int) -> None:
         (("big", "--cordon", "zone=z"), BAD_INPUT, "no node has zone=z"),
         (("big", "--remove-pod", "default/x"), BAD_INPUT, "no Pod default/x"),
         (("big", "--set", "spec.containers[7].image=a"), BAD_INPUT, "no element '7'"),
+        (("big", "--set", "spec.nodeSelectr="), BAD_INPUT, 'did you mean "nodeSelector"?'),
+        (("big", "--set", "/spec/foo=1"), BAD_INPUT, "unknown field spec.foo"),
         (("big", "--set", "cpu"), BAD_INPUT, "write FIELD=VALUE"),
         (("big", "--set", "cpu=much"), BAD_INPUT, "much"),
         (("big", "--add-node", "cpu"), BAD_INPUT, "write KEY=VALUE"),

@@ -175,6 +175,15 @@ async def test_time_that_is_over_gives_what_is_known(monkeypatch: pytest.MonkeyP
         ({"pod": "default/big", "fields": {"spec": 1}}, "JSON pointer"),
         ({"pod": "default/big", "fields": {"/spec/schedulerName": "x"}}, "schedulerName is 'x'"),
         ({"pod": "default/big", "fields": {"/metadata/name/x": 1}}, "no fields"),
+        ({"pod": "default/big", "fields": {"/spec/foo": 1}}, "Pod default/big: unknown field"),
+        ({"manifest": {}, "fields": {"/spec/hostname": 1}}, "does not read spec.hostname"),
+        (
+            {
+                "pod": "default/big",
+                "changes": [{"action": "set", "kind": "Node", "name": "n", "path": "/spec/taint"}],
+            },
+            'Node n: spec.taint is not .* reads; did you mean "taints"',
+        ),
         (
             {"pod": "default/big", "changes": [{"action": "remove", "kind": "A", "name": "b"}]},
             "scheduling reads no 'A'",
