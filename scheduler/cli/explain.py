@@ -206,8 +206,9 @@ def _explain_owner(
         click.echo(escaped_json(msgspec.json.encode(page)))
         return
     console = wide_console()
-    owner_explanation.show(page, console, **shown)
-    if shown["search"] != "none" and (line := owner_object.fewer(endpoint, page)):
+    found = owner_object.read(endpoint, page)
+    owner_explanation.show(page, console, lacking=owner_object.lacking(found, page), **shown)
+    if shown["search"] != "none" and (line := owner_object.fewer(found, page)):
         say(console, "")
         say(console, line)
 

@@ -115,8 +115,10 @@ def _other(other: OtherScheduler, kind: str) -> Iterator[str]:
         yield f"{counted(other.placed, 'pod')} {were} placed by scheduler {name}, not by this one."
 
 
-def show(page: OwnerPage, console: Console, *, history: bool, verbose: bool, search: str) -> None:
-    """Print the answer."""
+def show(
+    page: OwnerPage, console: Console, *, lacking: str, history: bool, verbose: bool, search: str
+) -> None:
+    """Print the answer; `lacking` says why there are not more pods."""
     from scheduler.cli.explanation import show as show_pod
 
     pending = sum(each.pods - each.placed for each in page.others)
@@ -128,6 +130,8 @@ def show(page: OwnerPage, console: Console, *, history: bool, verbose: bool, sea
     if pending:
         title += f", {pending:,} {'asks' if pending == 1 else 'ask'} for another scheduler"
     say(console, one_line(title), "bold")
+    if lacking:
+        say(console, lacking)
     kind = page.owner.partition("/")[0]
     for other in page.others:
         for line in _other(other, kind):

@@ -1,4 +1,4 @@
-"""The object of an owner of pods: whether it exists, and how many replicas it asks for.
+"""The object of an owner of pods: whether it exists, and why it has fewer pods than it asks for.
 
 One GET to the API server of the leader, as the user of the kubeconfig, and one list of at most
 `MAX_NAMES` names where it does not exist. Without an answer there is nothing to add.
@@ -13,6 +13,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.owner_status import at, missing
 from scheduler.cli.pod_format import one_line
 from scheduler.explain.records.wording import one_of, shortened
 from scheduler.sanitizing.names import is_namespace_name, is_object_name
@@ -50,9 +51,9 @@ FEWER: Final = (
 )
 NO_PODS: Final = (
     "{kind} {name} in namespace {namespace} has no pod that waits or has a node; those that have "
-    'finished are not known.\nIts pods ask for scheduler "{asked}" ({path}).\n'
-    "Has it made any?  kubectl -n {namespace} describe {word} {name}"
+    'finished are not known.\nIts pods ask for scheduler "{asked}" ({path}).\n{cause}'
 )
+MADE: Final = "Has it made any?  kubectl -n {namespace} describe {word} {name}"
 
 
 def field_of(kind: str) -> str:
@@ -89,38 +90,54 @@ def about(endpoint: Endpoint, owner: str) -> str:
     if status != 200 or found.get("kind") != kind:
         return ""
     path = field_of(kind)
-    asked = _at(found, path)
+    asked = at(found, path)
     if not isinstance(asked, str):
         return ""
+    words["word"] = kind.lower()
+    cause = missing(found, kind, name, namespace) or MADE.format(**words)
     return NO_PODS.format(
-        asked=one_line(shortened(asked, MAX_SHOWN)), path=path, word=kind.lower(), **words
+        asked=one_line(shortened(asked, MAX_SHOWN)), path=path, cause=cause, **words
     )
 
 
-def fewer(endpoint: Endpoint, page: OwnerPage) -> str:
+def read(endpoint: Endpoint, page: OwnerPage) -> Any:
+    """Return the object of an owner that has pods; an empty one if it cannot be read."""
+    kind, _, name = page.owner.partition("/")
+    group = _GROUPS.get(kind)
+    if group is None or not (is_namespace_name(page.namespace) and is_object_name(name)):
+        return {}
+    target = f"{group}/namespaces/{page.namespace}/{kind.lower()}s/{name}"
+    status, found = _read(endpoint, target)
+    return found if status == 200 and found.get("kind") == kind else {}
+
+
+def lacking(found: Any, page: OwnerPage) -> str:
+    """Say why the owner `found` has fewer pods than it asks for; empty if it has not."""
+    kind, _, name = page.owner.partition("/")
+    pods = page.waiting + page.placed + sum(each.pods - each.placed for each in page.others)
+    return missing(found, kind, name, page.namespace, pods)
+
+
+def fewer(found: Any, page: OwnerPage) -> str:
     """Return with how many replicas no pod of a Deployment would wait; empty if that is not known.
 
     A Deployment gives up pods without a node first. In a rollout it has more pods than replicas,
     and fewer replicas may not end the wait.
     """
     kind, _, name = page.owner.partition("/")
-    namespace = page.namespace
     if kind != "Deployment" or not (page.waiting and page.placed) or page.others:
         return ""
-    if not (is_namespace_name(namespace) and is_object_name(name)):
-        return ""
-    target = f"{_APPS}/namespaces/{namespace}/deployments/{name}"
-    if _at(_read(endpoint, target)[1], "spec.replicas") != page.waiting + page.placed:
+    if at(found, "spec.replicas") != page.waiting + page.placed:
         return ""
     replicas = "replica" if page.placed == 1 else "replicas"
-    return FEWER.format(placed=page.placed, replicas=replicas, namespace=namespace, name=name)
+    return FEWER.format(placed=page.placed, replicas=replicas, namespace=page.namespace, name=name)
 
 
 def _near(endpoint: Endpoint, target: str, name: str) -> str:
     """Ask for names that may be meant."""
     status, found = _read(endpoint, f"{target}?limit={MAX_NAMES}", NAMES_ONLY)
     items = found.get("items") if status == 200 else None
-    names = [_at(each, "metadata.name") for each in items] if isinstance(items, list) else []
+    names = [at(each, "metadata.name") for each in items] if isinstance(items, list) else []
     texts = [each for each in names[:MAX_NAMES] if isinstance(each, str) and is_object_name(each)]
     near = get_close_matches(name, texts, n=_NEAR)
     return f"; did you mean {one_of(near)}?" if near else ""
@@ -134,9 +151,3 @@ def _read(endpoint: Endpoint, target: str, accept: str = "application/json") -> 
     except (CommandError, OSError, HTTPException, ValueError, RecursionError):
         return 0, {}
     return (status, found) if isinstance(found, dict) else (0, {})
-
-
-def _at(found: Any, path: str) -> Any:
-    for each in path.split("."):
-        found = found.get(each) if isinstance(found, dict) else None
-    return found

@@ -11,6 +11,7 @@ import pytest
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import NO_SUCH_POD, UNREACHABLE, CommandError
 from scheduler.cli.owner_object import MAX_NAMES, NAMES_ONLY
+from scheduler.cli.owner_status import MAX_MESSAGE
 from scheduler.explain.records import WaitingGroup, WaitingPage
 from tests.unit.cli.command_line import Shell
 
@@ -173,3 +174,69 @@ def test_a_deployment_is_told_with_how_many_replicas_none_would_wait(
     assert ended.code == 0
     assert ended.out.endswith(line) is helps
     assert "replicas" not in shell("explain", "deploy/web", "-n", "shop", "--remedies", "none").out
+
+
+QUOTA: Final = (
+    'pods "quota-5d-" is forbidden: exceeded quota: q, requested: pods=1, limited: pods=2'
+)
+
+
+def refused(kind: str, wanted: int, exist: int, message: str = QUOTA) -> dict[str, Any]:
+    """Return an owner whose pods a quota refuses."""
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
+    status = {"replicas": exist} if exist else {}
+    conditions = [1, {"type": "Available", "status": "True"}, {**condition, "message": message}]
+    return {
+        "kind": kind,
+        "spec": {"replicas": wanted, "template": {"spec": {"schedulerName": "kubestow"}}},
+        "status": {**status, "conditions": conditions},
+    }
+
+
+def test_the_cause_why_pods_do_not_exist_is_named(cluster: Cluster, shell: Shell) -> None:
+    cluster.waiting = msgspec.structs.replace(cluster.waiting, placed=2)
+    target = "/apis/apps/v1/namespaces/shop/deployments/quota"
+    cluster.objects[target] = (200, refused("Deployment", 5, 2))
+    ended = shell("explain", "deployment/quota", "-n", "shop", "--remedies", "none")
+    assert ended.code == 0
+    assert [target] == [asked for asked, _ in cluster.asked]
+    title, *rest = ended.out.splitlines()
+    assert title == "shop/Deployment/quota: 2 pods, 2 have a node, 0 wait"
+    numbers = "5 pods are wanted, 2 exist"
+    said = f"{numbers}: the ReplicaSet cannot create the others: FailedCreate: {QUOTA}"
+    assert " ".join(rest) == said
+
+
+def test_the_cause_is_named_where_none_was_created(cluster: Cluster, shell: Shell) -> None:
+    target = "/apis/apps/v1/namespaces/shop/deployments/quota"
+    cluster.objects[target] = (200, refused("Deployment", 5, 0))
+    ended = shell("explain", "deployment/quota", "-n", "shop")
+    assert ended.code == NO_SUCH_POD
+    assert "5 pods are wanted, none exists: the ReplicaSet cannot create them: F" in ended.err
+    assert QUOTA in ended.err
+    assert "Has it made any?" not in ended.err
+
+
+@pytest.mark.parametrize("known", [0, 2])
+def test_a_message_of_a_controller_is_one_short_line(
+    known: int, cluster: Cluster, shell: Shell
+) -> None:
+    cluster.waiting = msgspec.structs.replace(cluster.waiting, placed=known)
+    target = "/apis/apps/v1/namespaces/shop/deployments/quota"
+    message = "\x1b[2J\r\n[bold]" + "y" * 9999
+    cluster.objects[target] = (200, refused("Deployment", 5, known, message))
+    ended = shell("explain", "deployment/quota", "-n", "shop")
+    said = "".join((ended.out + ended.err).split())
+    assert "FailedCreate:?[2J[bold]yyy" in said
+    assert said.count("y") < MAX_MESSAGE + 10
+
+
+@pytest.mark.parametrize("exist", [None, 3])
+def test_an_owner_with_all_its_pods_has_no_further_line(
+    exist: int | None, cluster: Cluster, shell: Shell
+) -> None:
+    cluster.waiting = msgspec.structs.replace(cluster.waiting, placed=3)
+    found = {"kind": "Deployment", "spec": {"replicas": 3}, "status": {"replicas": exist}}
+    cluster.objects["/apis/apps/v1/namespaces/shop/deployments/web"] = (200, found)
+    ended = shell("explain", "deployment/web", "-n", "shop")
+    assert ended.out == "shop/Deployment/web: 3 pods, 3 have a node, 0 wait\n"

@@ -1,0 +1,139 @@
+"""The causes why an owner has fewer pods than it should, from its own spec and status.
+
+The controllers of Deployments, ReplicaSets and ReplicationControllers write into the status why a
+pod could not be created, such as an exceeded quota; the others only emit events, which are not read
+here. Everything in the object was written by somebody else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from scheduler.cli.pod_format import one_line
+from scheduler.explain.records.wording import counted, shortened
+
+MAX_REASON: Final = 60
+MAX_MESSAGE: Final = 400
+"""Characters of a condition that are shown."""
+
+NONE_WANTED: Final = "It asks for no pods: {path} is 0."
+STOPPED: Final = "It makes no pods: {path} is true."
+ENDED: Final = "It has finished{cause}"
+NO_REPLICA_SET: Final = "Its ReplicaSet cannot be created{cause}"
+WANTED: Final = "{wanted} {are} wanted, {exist}"
+NOT_CREATED: Final = "{wanted}: the {creator} cannot create {rest}{cause}"
+NOT_REPLACED: Final = "The {creator} cannot create pods{cause}"
+IN_ORDER: Final = "{wanted}: a StatefulSet creates each after the one before is ready."
+SEE_EVENTS: Final = (
+    "{wanted}; its events may say why:  kubectl -n {namespace} describe {word} {name}"
+)
+
+
+class Numbers(NamedTuple):
+    """Pods of an owner at a time."""
+
+    wanted: int
+    exist: int
+
+    def text(self) -> str:
+        """Compare them in words."""
+        exist = "none exists" if not self.exist else f"{self.exist} exist{'s' * (self.exist == 1)}"
+        are = "is" if self.wanted == 1 else "are"
+        return WANTED.format(wanted=counted(self.wanted, "pod"), are=are, exist=exist)
+
+
+def missing(found: Any, kind: str, name: str, namespace: str, known: int = 0) -> str:
+    """Say why pods do not exist; empty if none lack. The scheduler knows of `known` of them.
+
+    >>> missing({"spec": {"replicas": 0}}, "Deployment", "web", "shop")
+    'It asks for no pods: spec.replicas is 0.'
+    """
+    if cause := _cause(found, "Progressing", "False", "ReplicaSetCreateError"):
+        return NO_REPLICA_SET.format(cause=cause)
+    cause = _cause(found, "ReplicaFailure", "True", "FailedCreate")
+    if not (known or cause) and (text := _on_purpose(found, kind)):
+        return text
+    numbers = _numbers(found, kind, known)
+    lacks = numbers is not None and numbers.exist < numbers.wanted
+    creator = "ReplicaSet" if kind == "Deployment" else kind
+    if numbers is None or not lacks:
+        # A rollout that cannot go on has the pods of before.
+        return NOT_REPLACED.format(creator=creator, cause=cause) if cause else ""
+    wanted = numbers.text()
+    if cause:
+        rest = "the others" if numbers.exist else "them"
+        return NOT_CREATED.format(wanted=wanted, creator=creator, rest=rest, cause=cause)
+    ordered = at(found, "spec.podManagementPolicy") != "Parallel"
+    if kind == "StatefulSet" and numbers.exist and ordered:
+        return IN_ORDER.format(wanted=wanted)
+    return SEE_EVENTS.format(wanted=wanted, namespace=namespace, word=kind.lower(), name=name)
+
+
+def _on_purpose(found: Any, kind: str) -> str:
+    """Say why an owner without pods is to have none; empty if it is to have some."""
+    for each in ("Failed", "Complete") if kind == "Job" else ():
+        if cause := _cause(found, each, "True"):
+            return ENDED.format(cause=cause)
+    for field in ("spec.suspend", "spec.paused"):
+        if at(found, field) is True:
+            return STOPPED.format(path=field)
+    none = "status.desiredNumberScheduled" if kind == "DaemonSet" else "spec.replicas"
+    for field in (none, "spec.parallelism"):
+        if _count(at(found, field)) == 0:
+            return NONE_WANTED.format(path=field)
+    return ""
+
+
+def _numbers(found: Any, kind: str, known: int) -> Numbers | None:
+    """Return how many pods an owner wants and has; None if its status does not say it (yet)."""
+    if not at(found, "status"):
+        return None
+    if kind == "DaemonSet":
+        wanted = _count(at(found, "status.desiredNumberScheduled"))
+        exist = _count(at(found, "status.currentNumberScheduled"))
+    elif kind == "Job":
+        wanted, exist = _count(at(found, "spec.parallelism")), _written(found, "status.active")
+        total, done = _count(at(found, "spec.completions")), _written(found, "status.succeeded")
+        if wanted is not None and total is not None and done is not None:
+            wanted = min(wanted, max(0, total - done))
+    else:
+        wanted, exist = _count(at(found, "spec.replicas")), _written(found, "status.replicas")
+    if wanted is None or exist is None:
+        return None
+    return Numbers(wanted, max(exist, known))
+
+
+def _cause(found: Any, condition: str, status: str, reason: str = "") -> str:
+    """Return reason and message of a condition, in one line after a colon; empty if not met."""
+    conditions = at(found, "status.conditions")
+    for each in conditions if isinstance(conditions, list) else ():
+        if at(each, "type") != condition or at(each, "status") != status:
+            continue
+        if reason and at(each, "reason") != reason:
+            continue
+        parts = ((at(each, "reason"), MAX_REASON), (at(each, "message"), MAX_MESSAGE))
+        texts = [shortened(text, limit) for text, limit in parts if isinstance(text, str) and text]
+        return one_line(": ".join(["", *texts] if texts else [f": {condition}"]))
+    return ""
+
+
+def _written(found: Any, path: str) -> int | None:
+    """Return a count that is left out of JSON if it is 0."""
+    value = at(found, path)
+    return 0 if value is None else _count(value)
+
+
+def _count(value: Any) -> int | None:
+    valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
+    return value if valid else None
+
+
+def at(found: Any, path: str) -> Any:
+    """Return a field of an object that somebody wrote; None if it has none there.
+
+    >>> at({"spec": {"replicas": 1}}, "spec.replicas"), at({"spec": []}, "spec.replicas")
+    (1, None)
+    """
+    for each in path.split("."):
+        found = found.get(each) if isinstance(found, dict) else None
+    return found
