@@ -21,7 +21,7 @@ from scheduler.explain.records.wording import changes, counted, shortened, span
 MAX_TEXT: Final = 400
 """Characters of one text of a plugin in a sentence."""
 MAX_GROUPS: Final = 3
-"""Groups of rejections in words; the others are in the table."""
+"""Groups of rejections, or evicted pods, in words; the others are in tables."""
 MAX_EVENTS: Final = 4
 MAX_DIFFERENCES: Final = 4
 """Plugins whose scores differ between two nodes, the largest difference first."""
@@ -47,12 +47,11 @@ def tell(
     decisions: Sequence[Decision] = (),
     not_remembered: NotRemembered | None = None,
 ) -> list[str]:
-    """Return two to six sentences about a pod."""
-    last = decisions[-1] if decisions else None
+    """Return two to six sentences about a pod; its decisions are in order."""
     if pod.state is PodState.QUEUED and pod.queue is not None:
-        sentences = _pending(pod, pod.queue, last)
+        sentences = _pending(pod, pod.queue, decisions)
     elif pod.node:
-        sentences = _placed(pod, last, not_remembered)
+        sentences = _placed(pod, decisions, not_remembered)
     else:
         sentences = iter([_sentence(pod.summary)])
     return [each for each in sentences if each]
@@ -61,7 +60,8 @@ def tell(
 # -- pods that wait ------------------------------------------------------------------------------
 
 
-def _pending(pod: PodExplanation, view: PodView, last: Decision | None) -> Iterator[str]:
+def _pending(pod: PodExplanation, view: PodView, decisions: Sequence[Decision]) -> Iterator[str]:
+    last = decisions[-1] if decisions else None
     nodes = "" if pod.nodes is None else _nodes(pod, pod.nodes, last)
     failed = view.place in {QueueState.UNSCHEDULABLE, QueueState.BACKOFF}
     # Why it has no node is what is asked first; where it stands otherwise decides that.
@@ -69,7 +69,7 @@ def _pending(pod: PodExplanation, view: PodView, last: Decision | None) -> Itera
     standing = _standing(view, pod.now)
     yield from (*why, standing) if failed else (standing, *why)
     if pod.nodes is not None:
-        yield _eviction(pod.nodes, view, last)
+        yield _eviction(pod.nodes, view, decisions)
     failed_elsewhere = pod.nodes is not None and pod.nodes.feasible and not pod.nodes.error
     if failed_elsewhere and view.message and view.place is not QueueState.GATED:
         yield f"The last attempt failed: {_plain(view.message)}"
@@ -190,10 +190,10 @@ def _detail(rejection: Rejection, last: Decision | None) -> str:
     return next(same, "")
 
 
-def _eviction(nodes: Examination, view: PodView, last: Decision | None) -> str:
+def _eviction(nodes: Examination, view: PodView, decisions: Sequence[Decision]) -> str:
     if view.nominated_node:
-        victims = () if last is None else last.victims
-        pods = f" ({', '.join(victims[:MAX_GROUPS])})" if victims else ""
+        evicting = _evicting(decisions)
+        pods = f" ({_victims(evicting)})" if evicting is not None else ""
         return f"Pods were evicted{pods} to make room on {view.nominated_node}."
     if nodes.feasible or nodes.error or not nodes.rejections:
         return ""
@@ -207,6 +207,19 @@ def _eviction(nodes: Examination, view: PodView, last: Decision | None) -> str:
     if nodes.evictable is not None:
         helped = min(helped, nodes.evictable)
     return f"Evicting pods of lower priority might help on {counted(helped, 'node')}."
+
+
+def _evicting(decisions: Sequence[Decision]) -> Decision | None:
+    """Return the last decision that evicted pods; later attempts wait until these have left."""
+    uid = decisions[-1].uid if decisions else ""
+    return next((each for each in reversed(decisions) if each.victims and each.uid == uid), None)
+
+
+def _victims(decision: Decision) -> str:
+    victims = decision.victims
+    rest = len(victims) - MAX_GROUPS
+    more = f" and {counted(rest, 'other')} (--history)" if rest > 0 else ""
+    return f"{', '.join(victims[:MAX_GROUPS])}{more}"
 
 
 _DENIED: Final = re.compile(
@@ -251,16 +264,20 @@ def _waits_for(pod: PodExplanation, view: PodView) -> str:
 
 
 def _placed(
-    pod: PodExplanation, last: Decision | None, not_remembered: NotRemembered | None
+    pod: PodExplanation, decisions: Sequence[Decision], not_remembered: NotRemembered | None
 ) -> Iterator[str]:
     yield _sentence(pod.summary)
+    last = decisions[-1] if decisions else None
     if last is None or last.node != pod.node or last.result is not DecisionResult.PLACED:
         yield "" if not_remembered is None else NOT_REMEMBERED.get(not_remembered, "")
         return
     yield f"{_choice(last)}."
     yield _cost(last)
-    if last.victims:
-        yield f"Evicted for it: {', '.join(last.victims)}."
+    evicting = _evicting(decisions)
+    if evicting is not None:
+        elsewhere = evicting.nominated_node not in ("", pod.node)
+        where = f" on {evicting.nominated_node}" if elsewhere else ""
+        yield f"Evicted for it{where}: {_victims(evicting)}."
 
 
 def _choice(decision: Decision) -> str:
@@ -274,7 +291,8 @@ def _choice(decision: Decision) -> str:
     text = f"Chosen: {decision.node}{total} of {decision.feasible} that fit{seen}"
     others = [each for each in decision.best if each.node != decision.node]
     if chosen is None:
-        return f"{text}; nothing was scored"
+        why = ", as no other was found to fit" if decision.feasible == 1 else ""
+        return f"{text}; nothing was scored{why}"
     if not others:
         return text
     return f"{text}; next {others[0].node}: {compared(chosen, others[0])}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -156,7 +156,42 @@ def test_a_bound_pod_is_compared_with_the_next_best_node() -> None:
         "It was attempt 2, bound 250 ms after it began.",
         "Evicted for it: default/a.",
     ]
-    assert "nothing was scored" in tell(BOUND, [decision()])[1]
+    assert tell(BOUND, [decision()])[1].endswith("; nothing was scored.")
+    alone = tell(BOUND, [decision(feasible=1)])[1]
+    assert alone.endswith("; nothing was scored, as no other was found to fit.")
+
+
+PREEMPTING: Final = {
+    "attempt": 1,
+    "result": DecisionResult.UNSCHEDULABLE,
+    "node": "",
+    "nominated_node": "n1",
+    "victims": ("default/a", "default/b", "default/c", "default/d"),
+}
+VICTIMS: Final = "default/a, default/b, default/c and 1 other (--history)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentences"),
+    [
+        ({}, [f"Evicted for it: {VICTIMS}."]),
+        ({"nominated_node": "n2"}, [f"Evicted for it on n2: {VICTIMS}."]),
+        ({"victims": ()}, []),
+        ({"uid": "an earlier pod of the name"}, []),
+    ],
+)
+def test_the_pods_that_an_earlier_attempt_evicted_are_named(
+    changes: dict[str, Any], sentences: list[str]
+) -> None:
+    told = tell(BOUND, [decision(**PREEMPTING | changes), decision(feasible=1)])
+    assert told[3:] == sentences
+
+
+def test_the_pods_that_are_leaving_are_named_after_another_attempt() -> None:
+    view = replace(VIEW, nominated_node="n1")
+    again = decision(result=DecisionResult.UNSCHEDULABLE, node="")
+    told = tell(pending(view), [decision(**PREEMPTING), again])
+    assert f"Pods were evicted ({VICTIMS}) to make room on n1." in told
 
 
 def test_equal_scores_and_many_plugins_are_compared() -> None:
