@@ -52,22 +52,26 @@ def _ended(
 
     lost: list[tuple[Task, bytes]] = []
     futures = {client.submit(attempt, function, task, pure=False): task for task in tasks}
-    for future in as_completed(futures, loop=client.loop):
-        task = futures.pop(future)
-        if future.status == "finished":
-            yield task, future.result()
-        elif future.status == "error":
-            error = future.exception()
-            ended = task, failed(task, f"{type(error).__name__}: {error}")
-            if isinstance(error, KilledWorker):
-                lost.append(ended)
-            else:
-                yield ended
-        else:
-            raise SweepError(
-                f"Dask cluster {address}: the connection was lost; finished runs are kept, "
-                "and the same sweep goes on with the others"
-            )
+    completed = as_completed(futures, loop=client.loop)
+    for future in completed:
+        match future.status:
+            case "finished":
+                yield futures.pop(future), future.result()
+            case "error":
+                task, error = futures.pop(future), future.exception()
+                ended = task, failed(task, f"{type(error).__name__}: {error}")
+                if isinstance(error, KilledWorker):
+                    lost.append(ended)
+                else:
+                    yield ended
+            case "cancelled":
+                raise SweepError(
+                    f"Dask cluster {address}: the connection was lost; finished runs are kept, "
+                    "and the same sweep goes on with the others"
+                )
+            case _:
+                # The worker that had the result has died since; another one runs the task again.
+                completed.add(future)
     # Dask counts the end of a worker against all runs that it had, also those that had not begun.
     if len(lost) == len(tasks) == 1:
         yield from lost

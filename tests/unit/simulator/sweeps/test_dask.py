@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import dask.config
+import distributed
 import pytest
 from distributed import LocalCluster
 
@@ -56,6 +57,30 @@ def test_runs_on_dask_write_the_same_bytes_though_a_worker_is_killed(
     assert (tmp_path / "begun").exists(), "a worker was killed"
     assert sweeps.sweep(functions.packed, all_runs, here, processes=0).failed == ()
     assert contents(here) == contents(there)
+
+
+def test_a_result_that_is_lost_before_it_is_read_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """Its worker has died, and another one runs the task again."""
+    lost: list[Any] = []
+
+    class Losing(distributed.as_completed):
+        def __next__(self) -> Any:
+            future = super().__next__()
+            if future not in lost:
+                lost.append(future)
+                future._state.lose()
+            return future
+
+        def add(self, future: Any) -> None:
+            future._state.finish()
+            super().add(future)
+
+    monkeypatch.setattr(distributed, "as_completed", Losing)
+    runs = [sweeps.SweepRun(f"n{number}", {"number": number}) for number in range(3)]
+    assert sweeps.sweep(functions.double, runs, tmp_path, dask=address).failed == ()
+    assert len(lost) == 3
 
 
 def test_a_run_that_raises_or_kills_every_worker_fails_and_the_others_finish(
