@@ -352,10 +352,11 @@ class SchedulingLoop:
 
     async def _resume(self) -> None:
         """Apply deferred changes, and defer none any more."""
+        # From here on `stop` has no cycle to cancel.
+        self._suspended = None
         try:
             await self._catch_up()
         finally:
-            self._suspended = None
             self._inbox.resume()
             self._resumed.set()
 

@@ -19,7 +19,7 @@ from devtools.embedded_service import (
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from simulator import EmbeddedCluster
 from simulator.demos.gang.objects import POD_GROUPS
-from tests.integration.extenders.extender import ExtenderServer
+from tests.integration.extenders.extender import ExtenderServer, hanging
 from tests.integration.extenders.setup import BY_NAME, QUICK, entry
 
 GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
@@ -81,3 +81,20 @@ async def test_a_member_that_ends_as_cancelled_ends_its_group_only(
             await until(lambda name=name: condition(cluster, name), "an attempt")  # type: ignore[misc]
             assert "CancelledError" in condition(cluster, name)["message"]
         await until(lambda: not scheduler.state.inbox.suspended, "end of the cycle")
+
+
+async def test_a_stop_while_deferred_changes_are_applied_ends_no_binding_cycle(
+    cluster: EmbeddedCluster, extender: ExtenderServer
+) -> None:
+    cluster.resources.add(POD_GROUPS)
+    cluster.create(node("n1"))
+    extender.responses["filter"] = hanging
+    mine = entry(extender, "filter", **BY_NAME)
+    async with scheduling(cluster, points=GANGS, extenders=[mine]) as scheduler:
+        add_gang(cluster, 2, "a", "b")
+        await until(lambda: extender.calls, "called")
+        scheduler.state.inbox.submit(scheduler.scheduling.loop.stop)
+        extender.release()
+        await until(lambda: not scheduler.state.inbox.suspended, "end of the cycle")
+        await scheduler.scheduling.loop.drained()
+        assert not scheduler.scheduling.binding.ending, "the loop runs, and so do binding cycles"
