@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http
+import itertools
 import json
 import os
 import random
@@ -115,6 +116,8 @@ def run(plan: Plan, directory: Path) -> Outcome:
             for first in range(0, len(pods), part):
                 if first:
                     plane.restart_apiserver()
+                    if shadow is not None:
+                        until_followed(plane, plan, directory)
                 create(plane, pods[first : first + part], plan.rate)
             outcome.created = time.monotonic() - began
             outcome.unbound = until_bound(plane, len(pods))
@@ -125,7 +128,7 @@ def run(plan: Plan, directory: Path) -> Outcome:
             outcome.cpu = {name: after[name] - before[name] for name in pids}
             outcome.memory = {name: resident(pid) for name, pid in pids.items()}
             if shadow is not None:
-                until_judged(directory, len(pods))
+                until_judged(directory, pods[first:])
                 outcome.summary, outcome.judged = _end(shadow, directory)
         force.stop()
     requests = requests_of(log)
@@ -310,20 +313,42 @@ def until_bound(plane: ControlPlane, count: int) -> int:
     return count
 
 
-def until_judged(directory: Path, count: int) -> None:
-    """Wait until the shadow has judged this many pods, or judges no more of them.
+def until_followed(plane: ControlPlane, plan: Plan, directory: Path) -> None:
+    """Create one pod after another until the shadow judges one, after a restart.
 
-    Where the API server starts anew, some pods are never judged.
+    What is bound before it watches again it finds bound, and never judges.
     """
+    source, end = random.Random(plan.seed), time.monotonic() + PATIENCE_SECONDS
+    for number in itertools.count():
+        assert time.monotonic() < end, "the shadow does not follow after a restart"
+        _, probe = pod(source, number, "kubestow" if plan.ours else "default-scheduler")
+        name = f"probe-{number}"
+        probe["metadata"] = {"name": name, "namespace": NAMESPACE}
+        probe["spec"] = {key: probe["spec"][key] for key in ("schedulerName", "containers")}
+        create(plane, [probe], plan.rate)
+        time.sleep(1.0)
+        if any("/probe-" in each for each in judged_pods(directory)):
+            return
+
+
+def until_judged(directory: Path, pods: Sequence[Object]) -> None:
+    """Wait until the shadow has judged these pods, or judges no more of them."""
+    expected = {f"{NAMESPACE}/{each['metadata']['name']}" for each in pods}
     before, end = -1, 0.0
     while True:
-        judged = (directory / "shadow.jsonl").read_bytes().count(b"\n")
+        left = len(expected - judged_pods(directory))
         now = time.monotonic()
-        if judged != before:
-            before, end = judged, now + QUIET_SECONDS
-        if judged >= count or now > end:
+        if left != before:
+            before, end = left, now + QUIET_SECONDS
+        if not left or now > end:
             return
         time.sleep(0.1)
+
+
+def judged_pods(directory: Path) -> set[str]:
+    """Return the keys of the pods that the shadow has judged so far."""
+    whole = (directory / "shadow.jsonl").read_text().rpartition("\n")[0]
+    return {json.loads(line)["pod"] for line in whole.splitlines()}
 
 
 def _cpu(pids: Mapping[str, int]) -> dict[str, float]:
