@@ -223,8 +223,9 @@ _COLUMNS: Final = {
     "POD": FOLDED,
     "TRIES": NUMBER,
     "NEXT TRY": FOLDED,
-    "HELD BY": FOLDED,
     "LAST EVENT": FOLDED,
+    # A message may be long: as the last column of a pipe it makes no other line longer.
+    "HELD BY": FOLDED,
 }
 
 
@@ -259,8 +260,8 @@ def _cells(view: PodView, now: float) -> tuple[Cell, ...]:
         f"{view.namespace}/{view.name}",
         str(view.attempts),
         next_try(view, now),
-        held,
         woken_by(view),
+        held,
     )
 
 

@@ -114,6 +114,7 @@ def _added(
 ) -> tuple[Resource[Any], Any | None, Any]:
     if not isinstance(value, dict):
         raise ChangeError(f"{where}: give the object to add")
+    check_manifest(value, resource, where)
     item = decoded(resource, value, where, partial(manifests.decode, resource))
     known = find(resource, resource.key(item))
     if known is not None and resource in (PODS, NODES):
@@ -154,6 +155,15 @@ def check_field(change: Change, resource: Resource[Any]) -> None:
     """Raise ChangeError if scheduling does not read the field, or one of its value."""
     if fault := fault_of_field(resource.type, _keys(change.path), change.value):
         raise ChangeError(f"{change.kind} {change.name[:200]}: {fault}")
+
+
+def check_manifest(obj: JsonObject, resource: Resource[Any], where: str) -> None:
+    """Raise ChangeError for a field that the API does not know, so far as its fields are known.
+
+    Raises RecursionError for one that nests deeply.
+    """
+    if fault := fault_of_field(resource.type, [], obj):
+        raise ChangeError(f"{where}: {fault}")
 
 
 def applied(change: Change, obj: JsonObject) -> JsonObject:

@@ -29,6 +29,7 @@ from scheduler.explain.what_if.changes import (
     as_json,
     check_field,
     check_identity,
+    check_manifest,
     decoded,
     set_field,
 )
@@ -173,6 +174,8 @@ class Question:
         )
         key = self.answer.pod = f"{before.namespace}/{before.name}"
         try:
+            if asked.manifest is not None:
+                check_manifest(made, PODS, key)
             for path, value in asked.fields.items():
                 change = Change("set", "Pod", key, path, value)
                 if path != RUNTIME_CLASS:

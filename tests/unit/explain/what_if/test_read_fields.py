@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from scheduler.api.custom import CustomObject
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod, PodSpec
 from scheduler.api.storage import StorageClass
+from scheduler.explain.what_if.changes import ChangeError
 from scheduler.explain.what_if.questions import Question, parse
 from scheduler.explain.what_if.read_fields import UNREAD, fault_of_field
 from simulator.fields import POD_SPEC_FIELDS
@@ -97,9 +99,40 @@ def test_the_runtime_class_of_a_pod_may_be_set() -> None:
     runtime |= {"metadata": {"name": "vm"}, "overhead": {"podFixed": {"cpu": "100"}}}
     with world_of_nodes(1) as world:
         world.add(runtime)
-        body = {"manifest": offline.pod("small", cpu=1), "fields": {"/spec/runtimeClassName": "vm"}}
-        question = Question(
-            world._assembly.trial_parts(), parse(msgspec.json.encode(body)), slice_seconds=1.0
-        )
+        manifest = offline.pod("small", cpu=1)
+        question = asked(world, manifest=manifest, fields={"/spec/runtimeClassName": "vm"})
         list(question.run())
     assert not question.answer.placed
+
+
+def asked(world: offline.World, **body: Any) -> Question:
+    parts = world._assembly.trial_parts()
+    return Question(parts, parse(msgspec.json.encode(body)), slice_seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("of_spec", "fault"),
+    [
+        ({"nodeSelectr": {"disk": "ssd"}}, 'unknown field spec.nodeSelectr; did you mean "nodeSe'),
+        ({"tolerations": [{"keyy": "a"}]}, "unknown field spec.tolerations[0].keyy;"),
+        ({"hostname": "read by the kubelet alone", "containers": [UNREAD_CONTAINER]}, ""),
+    ],
+)
+@pytest.mark.parametrize("role", ["asked about", "added"])
+def test_a_manifest_with_an_unknown_field_is_refused(
+    role: str, of_spec: dict[str, Any], fault: str
+) -> None:
+    pod = offline.pod("p", cpu=1)
+    pod["spec"] |= of_spec
+    body: dict[str, Any] = {"manifest": pod}
+    if role == "added":
+        change = {"action": "add", "kind": "Pod", "name": "default/p", "value": pod}
+        body = {"manifest": offline.pod("q"), "changes": [change]}
+    with world_of_nodes(1) as world:
+        question = asked(world, **body)
+        if fault:
+            with pytest.raises(ChangeError, match=re.escape(fault)):
+                list(question.run())
+        else:
+            list(question.run())
+            assert question.answer.placed
