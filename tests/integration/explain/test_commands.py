@@ -48,7 +48,7 @@ async def test_the_queue_shows_one_line_for_each_pod(scheduling: Open) -> None:
     lines = shown.splitlines()
     assert lines[0] == "active 0, backoff 0, unschedulable 1, gated 1, in flight 0"
     assert row(shown, "PLACE")[:2] == ["PLACE", "#"]
-    place, name, tries, retry, held, event = row(shown, "unschedulable")
+    place, name, tries, retry, event, held = row(shown, "unschedulable")
     assert (place, name, tries) == ("unschedulable", "default/big", "1")
     assert re.fullmatch(r"in (4m\d+s|5m): periodic flush", retry)
     assert held.startswith("NodeResourcesFit: 0/1 nodes are available: 1 Insufficient cpu.")
@@ -58,8 +58,8 @@ async def test_the_queue_shows_one_line_for_each_pod(scheduling: Open) -> None:
         "default/held",
         "0",
         "when the gate opens",
-        "gate SchedulingGates: waiting for scheduling gates: [example.com/quota example.com/data]",
         "UnscheduledPodAdd",
+        "gate SchedulingGates: waiting for scheduling gates: [example.com/quota example.com/data]",
     ]
 
 
@@ -77,7 +77,7 @@ async def test_the_queue_names_the_event_and_the_hint_that_requeued_a_pod(schedu
         shown = await site.output("queue")
     assert (view["last_event"], view["last_hint"]) == ("NodeAdd", "NodeResourcesFit")
     assert (view["position"], view["attempts"]) == (0, 1)
-    place, number, name, _, retry, _, event = row(shown, "backoff  ")
+    place, number, name, _, retry, event, _ = row(shown, "backoff  ")
     assert (place, number, name) == ("backoff", "0", "default/big")
     assert re.fullmatch(r"in (1h|59m\d+s|1h0?m?): backoff", retry)
     assert event == "NodeAdd (hint of NodeResourcesFit)"
