@@ -85,6 +85,17 @@ def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
     raise ClaimsUnavailableError(NOT_CREATED.format(pod=_key(pod)))
 
 
+def templates_without_claim(pod: Pod) -> list[str]:
+    """Return the names of the templates from which no claim of a pod was made yet, each once."""
+    made = {each.name for each in pod.status.resource_claim_statuses}
+    names = (
+        each.resource_claim_template_name
+        for each in pod.signature.resource_claims
+        if each.name not in made
+    )
+    return list(dict.fromkeys(name for name in names if name))
+
+
 def _key(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 

@@ -15,17 +15,20 @@ from typing import ClassVar, Final
 import msgspec
 
 from plugins.arguments import require_valid
+from plugins.details import listed
 from plugins.dynamic_resources.arguments import DynamicResourcesArgs, argument_problems
 from plugins.dynamic_resources.attempt import REASONS, DeviceAttempt, PodClaims
 from plugins.dynamic_resources.budget import SearchBudget
 from plugins.dynamic_resources.claims import (
     IN_FLIGHT,
+    NOT_CREATED,
     ClaimsUnavailableError,
     claim_key,
     is_reserved_for,
     only_used_by,
     pod_claims,
     rejection,
+    templates_without_claim,
 )
 from plugins.dynamic_resources.cluster_devices import ClusterDevices
 from plugins.dynamic_resources.errors import AllocationError
@@ -307,6 +310,9 @@ class DynamicResources:
         self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
     ) -> str:
         """Return how many devices of the nodes match, and what the others lack."""
+        if rejected.status.message == NOT_CREATED.format(pod=pod.key):
+            names = templates_without_claim(pod)
+            return listed(names, len(names))
         claims: PodClaims = state.get(_STATE) or _NONE
         return explain(self._devices, claims, table, rejected, state.check_time)
 

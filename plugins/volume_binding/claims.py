@@ -25,6 +25,7 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 CLAIM_NOT_FOUND: Final = 'persistentvolumeclaim "{}" not found'
+NOT_OWNER: Final = "PVC {claim} was not created for pod {pod} (pod is not owner)"
 NO_BINDING_MODE: Final = 'VolumeBindingMode not set for StorageClass "{}"'
 
 
@@ -54,7 +55,7 @@ def made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
 
 def not_owner(claim: PersistentVolumeClaim, pod: Pod) -> str:
     """Return the error text for an ephemeral claim that has another owner."""
-    return f"PVC {claim_key(claim)} was not created for pod {pod.key} (pod is not owner)"
+    return NOT_OWNER.format(claim=claim_key(claim), pod=pod.key)
 
 
 def claim_key(claim: PersistentVolumeClaim) -> str:

@@ -24,6 +24,7 @@ from plugins.volume_binding.arguments import (
 )
 from plugins.volume_binding.claims import (
     CLAIM_NOT_FOUND,
+    claim_class,
     made_for,
     not_owner,
     pod_claims,
@@ -164,9 +165,9 @@ class VolumeBinding:
             if problem is not None:
                 return unresolvable(problem)
         claims = self._matcher.classify(pod, [each.name for each in found])
+        state.write(_STATE, claims)
         if claims.immediate:
             return IMMEDIATE_UNBOUND
-        state.write(_STATE, claims)
         return None
 
     def _claim_error(self, pod: Pod, name: str, *, ephemeral: bool) -> str | None:
@@ -202,6 +203,9 @@ class VolumeBinding:
     ) -> str:
         """Return the volumes of bound claims, and what unbound ones ask for."""
         claims: Claims = state.get(_STATE) or _NO_CLAIMS
+        if rejected.status.reasons == IMMEDIATE_UNBOUND.reasons:
+            waiting = [self._unbound(each) for each in claims.immediate]
+            return listed(waiting, len(waiting), "; ")
         texts = [
             f"claim {each.metadata.name} is bound to volume {each.spec.volume_name}"
             for each in claims.bound
@@ -212,6 +216,15 @@ class VolumeBinding:
             for each in (*claims.delayed, *claims.immediate)
         ]
         return listed(texts, len(texts), "; ")
+
+    def _unbound(self, claim: PersistentVolumeClaim) -> str:
+        """Return the name of a claim that is not bound, and its class."""
+        name, class_name = claim.metadata.name, claim_class(claim)
+        if not class_name:
+            return f"claim {name} names no StorageClass"
+        known = self._handle.listers["storageclasses"].get(class_name) is not None
+        missing = "" if known else ", which does not exist"
+        return f"claim {name} of StorageClass {class_name}{missing}"
 
     def plan(self, state: CycleState, node: NodeInfo) -> VolumePlan:
         """Return the plan for a node in this attempt; PreFilter must have succeeded."""

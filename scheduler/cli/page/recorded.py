@@ -343,7 +343,9 @@ def _why(frame: Frame, pod: RunPod) -> str:
     last = frame.last.get(pod.key)
     if last is None:
         return ""
-    return none_fits(last.nodes, last.rejections) if last.rejections else last.message
+    if not last.rejections:
+        return last.message
+    return none_fits(last.nodes, last.rejections, namespace=pod.namespace)
 
 
 def _waiting(frame: Frame, pod: RunPod) -> Json:

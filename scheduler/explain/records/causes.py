@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from scheduler.explain.records.objects import object_words
 from scheduler.explain.records.queue import QueueState
 
 MAX_MESSAGE: Final = 1_000
@@ -99,6 +100,10 @@ _WORDS: Final[Mapping[str, Words]] = {
     "node(s) didn't find available persistent volumes to bind": Words(
         "has no volume for it", "have no volume for it", "a volume"
     ),
+    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)": Words(
+        "cannot have its volume, which does not exist",
+        "cannot have its volume, which does not exist", "a PersistentVolume",
+    ),
     "node(s) did not have enough free storage": Words(
         "lacks storage for its volume", "lack storage for its volume", "storage", passing=True
     ),
@@ -112,6 +117,14 @@ _WORDS: Final[Mapping[str, Words]] = {
     ),
     "cannot allocate all claims": Words(
         "lacks devices that it claims", "lack devices that it claims", "devices", passing=True
+    ),
+    "resourceclaim not available on the node": Words(
+        "cannot reach the devices of its claim", "cannot reach the devices of its claim",
+        "devices within reach",
+    ),
+    "invalid resource pools were encountered": Words(
+        "has a pool of devices that is not complete", "have a pool of devices that is not complete",
+        "devices of a complete pool",
     ),
 }  # fmt: skip
 _RESOURCES: Final = {"cpu": "CPU", "ephemeral-storage": "local storage"}
@@ -128,7 +141,6 @@ _HELD: Final[Mapping[str, str]] = {
     "ResourceQuota": "wait for quota",
     "DynamicResources": "lack devices",
     "VolumeBinding": "lack a volume",
-    "VolumeRestrictions": "lack a free volume",
 }
 """Of pods that a plugin holds without a reason for nodes."""
 
@@ -166,7 +178,12 @@ def cause_of(place: str, message: str, plugins: Iterable[str]) -> str:
     'lack CPU'
     >>> cause_of("gated", "waiting for scheduling gates: [a]", ["SchedulingGates"])
     'are gated'
+    >>> cause_of("gated", 'could not find ResourceClaim "shop/gpu"', ["DynamicResources"])
+    'lack a ResourceClaim'
     """
+    about_object = object_words(message)
+    if about_object is not None:
+        return about_object.cause
     if place != QueueState.GATED:
         found = [(words_of(reason), count) for count, reason in counted_reasons(message)]
         # Of those that may pass, since nodes that others rule out never counted; then the most.
@@ -180,7 +197,7 @@ def cause_of(place: str, message: str, plugins: Iterable[str]) -> str:
     return ERROR if message and place != QueueState.ACTIVE else TURN
 
 
-_SINGULAR: Final = {"lack": "lacks", "wait": "waits", "are": "is", "have": "has"}
+_SINGULAR: Final = {"lack": "lacks", "wait": "waits", "are": "is", "have": "has", "use": "uses"}
 
 
 def of_pods(count: int, cause: str) -> str:

@@ -14,6 +14,7 @@ from scheduler.explain.records.causes import words_of
 from scheduler.explain.records.decision import Decision, DecisionResult, RejectionCount
 from scheduler.explain.records.explain_page import NotRemembered
 from scheduler.explain.records.explanation import Examination, PodExplanation, PodState, Rejection
+from scheduler.explain.records.objects import object_words
 from scheduler.explain.records.queue import PodView, QueueState
 from scheduler.explain.records.scores import NodeScore
 from scheduler.explain.records.wording import changes, counted, shortened, span
@@ -64,9 +65,13 @@ def _pending(pod: PodExplanation, view: PodView, decisions: Sequence[Decision]) 
     last = decisions[-1] if decisions else None
     nodes = "" if pod.nodes is None else _nodes(pod, pod.nodes, last)
     failed = view.place in {QueueState.UNSCHEDULABLE, QueueState.BACKOFF}
+    gated_by = None if pod.nodes is None else _gated_by_object(view, pod.nodes)
+    detail = "" if gated_by is None else gated_by.detail
+    if gated_by is not None:
+        nodes = ""
     # Why it has no node is what is asked first; where it stands otherwise decides that.
     why = (nodes, "" if pod.nodes is None else _otherwise(pod.nodes, last))
-    standing = _standing(view, pod.now)
+    standing = _standing(view, pod.now, detail)
     yield from (*why, standing) if failed else (standing, *why)
     if pod.nodes is not None:
         yield _eviction(pod.nodes, view, decisions)
@@ -77,23 +82,33 @@ def _pending(pod: PodExplanation, view: PodView, decisions: Sequence[Decision]) 
     yield _waits_for(pod, view)
 
 
+def _gated_by_object(view: PodView, nodes: Examination) -> Rejection | None:
+    """Return the rejection of all nodes that says again what the gate says of an object."""
+    if view.place is not QueueState.GATED or object_words(view.message) is None:
+        return None
+    return next((each for each in nodes.rejections if each.reasons == (view.message,)), None)
+
+
 def why_waiting(view: PodView, last: Decision | None = None) -> str:
     """Return in a sentence why a pod waits, without asking any node; `last` as remembered."""
     if view.place in {QueueState.GATED, QueueState.IN_FLIGHT} or not view.message:
         return _standing(view, view.timestamp)
     if last is not None and last.message == view.message and last.rejections and not last.node:
-        return none_fits(last.nodes, last.rejections)
-    return _plain(view.message)
+        return none_fits(last.nodes, last.rejections, namespace=view.namespace)
+    found = object_words(view.message, view.namespace)
+    return _plain(view.message if found is None else _capital(found.sentence()))
 
 
-def _standing(view: PodView, now: float) -> str:
+def _standing(view: PodView, now: float, detail: str = "") -> str:
     attempts = (
         f"after {counted(view.attempts, 'attempt')}, the last {span(now - view.timestamp)} ago"
     )
     match view.place:
         case QueueState.GATED:
-            message = f": {shortened(view.message, MAX_TEXT)}" if view.message else ""
-            return f"Plugin {view.gating_plugin} does not let it be scheduled yet{message}."
+            found = object_words(view.message, view.namespace)
+            message = view.message if found is None else found.sentence(detail)
+            why = f": {shortened(message, MAX_TEXT)}" if message else ""
+            return f"Plugin {view.gating_plugin} does not let it be scheduled yet{why}."
         case QueueState.IN_FLIGHT:
             return "It is being scheduled at this moment."
         case QueueState.ACTIVE:
@@ -117,9 +132,8 @@ def _nodes(pod: PodExplanation, nodes: Examination, last: Decision | None) -> st
         where = f", best on {nodes.best[0].node}" if nodes.best else ""
         once = "Once let in, it would fit" if gated else "It fits"
         return f"{once} on {nodes.feasible} of {counted(nodes.nodes, 'node')} now{where}."
-    return none_fits(
-        nodes.nodes, [_counted(each, last) for each in nodes.rejections], nodes.rejections
-    )
+    counts = [_counted(each, last) for each in nodes.rejections]
+    return none_fits(nodes.nodes, counts, nodes.rejections, namespace=pod.namespace)
 
 
 def _otherwise(nodes: Examination, last: Decision | None) -> str:
@@ -129,12 +143,20 @@ def _otherwise(nodes: Examination, last: Decision | None) -> str:
 
 
 def none_fits(
-    nodes: int, counts: Sequence[RejectionCount], rejections: Sequence[Rejection] = ()
+    nodes: int,
+    counts: Sequence[RejectionCount],
+    rejections: Sequence[Rejection] = (),
+    *,
+    namespace: str,
 ) -> str:
-    """Return in a sentence why a pod fits on none of so many nodes.
+    """Return in a sentence why a pod fits on none of so many nodes, and what it lacks if an object.
 
-    `rejections` belong to the counts one by one, and name nodes.
+    `rejections` belong to the counts one by one, and name nodes. `namespace` is the pod's.
     """
+    found = object_words(counts[0].reason, namespace) if len(counts) == 1 else None
+    if found is not None:
+        text = found.sentence(shortened(counts[0].detail, MAX_TEXT))
+        return f"None of {counted(nodes, 'node')} fits: {text}."
     return f"None of {counted(nodes, 'node')} fits: {_groups(counts, rejections)}."
 
 
@@ -163,6 +185,8 @@ def _group(count: RejectionCount, name: str = "") -> str:
     if len(known) == len(words):
         verb = known[0].partition(" ")[0] if known[0].startswith("lack") else "-"
         text = " and ".join([known[0], *(each.removeprefix(f"{verb} ") for each in known[1:])])
+    elif (found := object_words(text)) is not None:
+        text = f"{'is' if count.nodes == 1 else 'are'} ruled out: {found.fact}"
     elif text.startswith("node(s)"):
         text = f"{text} [{count.plugin}]"
     else:
@@ -330,4 +354,8 @@ def _plain(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return _plain(text[:1].upper() + text[1:]) if text else ""
+    return _plain(_capital(text)) if text else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
