@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from scheduler.api.meta import Named, Object, ObjectMeta
+from scheduler.cli.hints import helm, kubectl, kubestow_run
 from scheduler.cli.pod_format import one_line
 from scheduler.client.errors import ApiError, RequestError
 from scheduler.client.resources import NAMESPACES, Resource
@@ -39,8 +40,8 @@ LEASE_SUFFIX: Final = "-leader-election"
 
 NO_NAMESPACE: Final = (
     "There is no namespace {namespace}, where `kubestow run` keeps its Lease. Helm and `kubectl "
-    "apply -k` create it; without them:\n  kubectl create namespace {namespace}\n"
-    "A single process needs no Lease: kubestow run --leader-elect=false"
+    "apply -k` create it; without them:\n  {kubectl} create namespace {namespace}\n"
+    "A single process needs no Lease: {run} --leader-elect=false"
 )
 NO_ACCOUNT: Final = "There is no ServiceAccount {account}."
 NEAR_ACCOUNT: Final = "There is no ServiceAccount {account}; did you mean {near}?"
@@ -52,10 +53,10 @@ TOO_MANY: Final = "there are too many"
 USER: Final = "The user {user} may do almost nothing of this. An administrator grants it with"
 BY_HELM: Final = (
     "Put it back with\n"
-    "  helm -n {namespace} upgrade {release} charts/kubestow --reset-then-reuse-values"
+    "  {helm} -n {namespace} upgrade {release} charts/kubestow --reset-then-reuse-values"
 )
 BY_KUSTOMIZE: Final = (
-    "Put it back with\n  kubectl apply -k manifests\nor the folder of your overlay."
+    "Put it back with\n  {kubectl} apply -k manifests\nor the folder of your overlay."
 )
 CREATES: Final = "An administrator creates what is missing with\n  {commands}"
 
@@ -138,7 +139,10 @@ async def causes(
     run.
     """
     lost = dict.fromkeys(each.permission.namespace for each in findings if each.nowhere)
-    found = [Fault(NO_NAMESPACE.format(namespace=each)) for each in lost]
+    found = [
+        Fault(NO_NAMESPACE.format(namespace=each, kubectl=kubectl(), run=kubestow_run()))
+        for each in lost
+    ]
     scopes = bare_scopes(findings)
     account = await _account_fault(client, who, scopes, findings, file) if scopes else None
     return found if account is None else [*found, account]
@@ -179,9 +183,9 @@ def _of_user(user: str, scopes: Sequence[str], findings: Sequence[Finding], file
     for each in scopes:
         role = READER if _is_reader(each, findings) else DEFAULT_NAME + LEASE_SUFFIX
         lines.append(
-            f"  kubectl -n {each} create rolebinding {DEFAULT_NAME}-user --role={role} {named}"
+            f"  {kubectl()} -n {each} create rolebinding {DEFAULT_NAME}-user --role={role} {named}"
             if each
-            else f"  kubectl create clusterrolebinding {DEFAULT_NAME}-user "
+            else f"  {kubectl()} create clusterrolebinding {DEFAULT_NAME}-user "
             f"--clusterrole={DEFAULT_NAME} {named}"
         )
     return "\n".join(lines)
@@ -218,8 +222,8 @@ class _Search:
         if await exists(self._client, _ACCOUNTS, name, namespace) is not False:
             return ""
         if await exists(self._client, NAMESPACES, namespace) is False:
-            self._commands.append(f"kubectl create namespace {namespace}")
-        self._commands.append(f"kubectl -n {namespace} create serviceaccount {name}")
+            self._commands.append(f"{kubectl()} create namespace {namespace}")
+        self._commands.append(f"{kubectl()} -n {namespace} create serviceaccount {name}")
         try:
             page = await self._client.list_page(_ACCOUNTS, namespace)
             known = [_ACCOUNTS.decode(each).metadata.name for each in page.items or ()]
@@ -280,9 +284,9 @@ class _Search:
             if each["spec"]["template"]["spec"].get("serviceAccountName") != name:
                 continue
             if labels.get("app.kubernetes.io/managed-by") != "Helm":
-                return BY_KUSTOMIZE
+                return BY_KUSTOMIZE.format(kubectl=kubectl())
             release = _shown(shlex.quote(labels.get("app.kubernetes.io/instance", name)))
-            return BY_HELM.format(namespace=namespace, release=release)
+            return BY_HELM.format(helm=helm(), namespace=namespace, release=release)
         named = "" if self._name == name_for(self._account) else self._name
         commands = [*self._commands, _printing(file, named, self._shown)]
         return CREATES.format(commands="\n  ".join(commands))
@@ -326,7 +330,7 @@ def _printing(file: str, name: str = "", account: str = "") -> str:
         words += ["--name", name]
     if account:
         words += ["--service-account", account]
-    return f"{_shown(shlex.join(words), MAX_TEXT * 4)} | kubectl apply -f -"
+    return f"{_shown(shlex.join(words), MAX_TEXT * 4)} | {kubectl()} apply -f -"
 
 
 def _shown(text: str, limit: int = MAX_TEXT) -> str:

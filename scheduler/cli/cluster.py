@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from scheduler.cli.hints import given_options
+
 if TYPE_CHECKING:
     from scheduler.client.rest import ApiClient
 
@@ -42,7 +44,7 @@ class SelectedCluster:
 
     async def _run(self, work: Callable[[ApiClient], Awaitable[T]]) -> T:
         from scheduler.cli.direct import api_server_failure
-        from scheduler.cli.leader_errors import UNAUTHENTICATED
+        from scheduler.cli.leader_errors import unauthenticated
         from scheduler.client.configuration import load_configuration
         from scheduler.client.errors import ApiError, ConnectionFailed, RequestTimeout
         from scheduler.client.rest import ApiClient
@@ -57,7 +59,7 @@ class SelectedCluster:
         except ApiError as error:
             if error.status != 401:
                 raise
-            text = UNAUTHENTICATED.format(server=found.server, source=found.source)
+            text = unauthenticated(found.server, found.source).message
             raise click.ClickException(text) from error
         except (ConnectionFailed, RequestTimeout) as error:
             if error.sent or not isinstance(error.__cause__, OSError):
@@ -74,7 +76,8 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
         cluster = SelectedCluster(
             kubeconfig=values.pop("kubeconfig") or "", context=values.pop("context") or ""
         )
-        command(cluster=cluster, **values)
+        with given_options(click.get_current_context()):
+            command(cluster=cluster, **values)
 
     decorated: Callable[..., None] = with_cluster
     for option in reversed(_OPTIONS):

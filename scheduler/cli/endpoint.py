@@ -20,6 +20,7 @@ from click.core import ParameterSource
 from scheduler.cli import exit_codes
 from scheduler.cli.direct import DirectRoute
 from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.hints import given_cluster, given_options, kubectl
 from scheduler.cli.leader import DEFAULT_LEASE, LeaderRoute
 from scheduler.cli.leader_errors import status_message, subject_of
 from scheduler.cli.routes import NotConnectedError, Route, VerifiedConnection
@@ -39,25 +40,25 @@ CHUNK_BYTES: Final = 64 * 1024
 UNAUTHENTICATED: Final = (
     "{server} does not accept these credentials ({credentials}).\n"
     "It takes certificates and bearer tokens that the cluster knows, such as\n"
-    '  --token "$(kubectl -n kubestow-system create token SERVICEACCOUNT)"'
+    '  --token "$({kubectl} -n kubestow-system create token SERVICEACCOUNT)"'
 )
 FORBIDDEN: Final = (
     "{server} refused: {text} ({credentials}).\n"
     "Who may get pods of a namespace may ask about them: explain, and queue --namespace. The rest\n"
     "needs permission to get the path. An administrator creates the role, and grants it, with\n"
-    "  kubestow config rbac --explainer | kubectl apply -f -\n"
-    "  kubectl create clusterrolebinding kubestow-explainer-{name} \\\n"
+    "  kubestow config rbac --explainer | {kubectl} apply -f -\n"
+    "  {kubectl} create clusterrolebinding kubestow-explainer-{name} \\\n"
     "      --clusterrole=kubestow-explainer {subject}\n"
     "A scheduler that does not know the authority of client certificates (its log says so) knows\n"
     "users by tokens only; one of a service account is given by\n"
-    '  --token "$(kubectl -n kubestow-system create token SERVICEACCOUNT)"'
+    '  --token "$({kubectl} -n kubestow-system create token SERVICEACCOUNT)"'
 )
 MAY_NOT_REVIEW: Final = (
     "{server} cannot find out who asks and what they may do: {text}.\n"
     "Your credentials may well be right: its own permissions are missing, or its token has "
     "expired.\n"
     "An administrator sees which, and the rules to add, with\n"
-    "  kubestow check --service-account NAMESPACE/NAME\n"
+    "  kubestow check --service-account NAMESPACE/NAME{options}\n"
     "As installed, that is kubestow-system/kubestow."
 )
 NOT_FOUND: Final = "{server} has no {path}: it is no kubestow scheduler, or an older one"
@@ -247,7 +248,8 @@ def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
             tls_server_name=values.pop("tls_server_name") or "",
             insecure_skip_tls_verify=values.pop("insecure_skip_tls_verify"),
         )
-        command(endpoint=endpoint, **values)
+        with given_options(click.get_current_context()):
+            command(endpoint=endpoint, **values)
 
     decorated: Callable[..., None] = with_endpoint
     for option in reversed(_OPTIONS):
@@ -371,15 +373,23 @@ def _refusal(connection: VerifiedConnection, path: str, status: int, body: bytes
 
         _, begin, resource = text.partition(reviews.MAY_NOT_REVIEW)
         if begin:
-            text = MAY_NOT_REVIEW.format(server=server, text=f"{begin}{resource}")
+            text = MAY_NOT_REVIEW.format(
+                server=server, text=f"{begin}{resource}", options=given_cluster()
+            )
             return CommandError(text, exit_codes.NOT_PERMITTED)
     match status:
         case 401:
-            text = UNAUTHENTICATED.format(server=server, credentials=connection.credentials)
+            text = UNAUTHENTICATED.format(
+                server=server, credentials=connection.credentials, kubectl=kubectl()
+            )
             return CommandError(text, exit_codes.NOT_PERMITTED)
         case 403:
             text = FORBIDDEN.format(
-                server=server, text=text, credentials=connection.credentials, **subject_of(text)
+                server=server,
+                text=text,
+                credentials=connection.credentials,
+                kubectl=kubectl(),
+                **subject_of(text),
             )
             return CommandError(text, exit_codes.NOT_PERMITTED)
         case 404 if text == "404 page not found":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from scheduler.api.policy import LeaseSpec
+from scheduler.cli.hints import kubectl
 from scheduler.cli.pod_format import one_line
 from scheduler.client.resources import LEASES
 from scheduler.explain.records.wording import shortened, span
@@ -37,7 +38,7 @@ NO_IMAGE: Final = (
     "Pod {pod} waits for its image {image} ({reason}): load it into every node, or name the one in "
     "your registry."
 )
-ENDS: Final = "Pod {pod} ends again and again: kubectl -n {namespace} logs {name} --previous"
+ENDS: Final = "Pod {pod} ends again and again: {kubectl} -n {namespace} logs {name} --previous"
 OTHER: Final = "Pod {pod} does not run: {reason}: {message}"
 NO_NODE: Final = "Pod {pod} has no node: {message}"
 
@@ -103,7 +104,7 @@ def pod_faults(namespace: str, pod: JsonObject) -> Iterator[str]:
             image = shortened(str(each.get("image")), MAX_TEXT)
             yield NO_IMAGE.format(**about, image=image, reason=reason)
         elif reason == "CrashLoopBackOff":
-            yield ENDS.format(**about)
+            yield ENDS.format(**about, kubectl=kubectl())
         else:
             yield OTHER.format(**about, reason=reason, message=_text(waiting))
 

@@ -28,6 +28,7 @@ import msgspec
 from scheduler.cli import leader_errors as errors
 from scheduler.cli.direct import api_server_failure, failure, is_this_machine
 from scheduler.cli.exit_codes import NOT_PERMITTED, CommandError
+from scheduler.cli.hints import kubectl
 from scheduler.cli.import_without import import_without
 from scheduler.cli.port_forward import ForwardingError, PortForward, UpgradeRefusedError
 from scheduler.cli.routes import NotConnectedError, VerifiedConnection
@@ -194,13 +195,20 @@ class LeaderRoute:
         if status == 404:
             raise errors.lease_refused(self._lease, cluster, status, body)
         if record is None:
-            raise NotConnectedError(errors.NO_LEADER.format(lease=self._lease, namespace=namespace))
+            text = errors.NO_LEADER.format(
+                lease=self._lease, namespace=namespace, kubectl=kubectl()
+            )
+            raise NotConnectedError(text)
         if not record.reachable:
             text = errors.NO_ADDRESS.format(holder=record.holder, lease=self._lease)
             raise NotConnectedError(text, record.holder)
         if faults := address_faults(record, namespace):
             text = errors.BAD_ADDRESS.format(
-                lease=self._lease, faults=", ".join(faults), namespace=namespace, name=name
+                lease=self._lease,
+                faults=", ".join(faults),
+                namespace=namespace,
+                name=name,
+                kubectl=kubectl(),
             )
             raise NotConnectedError(text, record.holder)
         return record if record.pod else self._outside(cluster, record)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import exit_codes
 from scheduler.cli.exit_codes import NOT_PERMITTED, OTHER_ERROR, CommandError
+from scheduler.cli.hints import kubectl
 from scheduler.cli.routes import NotConnectedError
 from scheduler.sanitizing.names import is_object_name
 
@@ -31,7 +32,7 @@ ACTS_AS: Final = (
 NO_API_SERVER: Final = "cannot reach the API server {server} ({source}): {text}"
 NO_LEADER: Final = (
     "nobody holds the Lease {lease} now: no replica leads. A new one takes over within seconds;\n"
-    "otherwise look at its pods:  kubectl -n {namespace} get pods\n"
+    "otherwise look at its pods:  {kubectl} -n {namespace} get pods\n"
     "A scheduler with --leader-elect=false holds no Lease: it is found on the machine of the user "
     "who\nruns it; elsewhere give --server URL."
 )
@@ -54,7 +55,7 @@ BAD_ADDRESS: Final = (
     "the Lease {lease} has an address of its leader that no kubestow publishes: {faults}.\n"
     "Nothing was sent. Somebody who may write the Lease may have put it there: look at the "
     "annotation\n"
-    "  kubectl -n {namespace} get lease {name} -o yaml\n"
+    "  {kubectl} -n {namespace} get lease {name} -o yaml\n"
     "The leader replaces it when it renews the Lease. A leader in another namespace than its Lease "
     "is reached with --server URL."
 )
@@ -76,7 +77,7 @@ MISMATCH: Final = (
 NO_WEBSOCKET: Final = (
     "{server} did not open a WebSocket to port {port} of pod {pod}: HTTP {status}: {text}\n"
     "The API server, or a proxy before it, speaks no WebSocket. kubectl knows another protocol:\n"
-    "  kubectl -n {namespace} port-forward pod/{name} {port}\n"
+    "  {kubectl} -n {namespace} port-forward pod/{name} {port}\n"
     "and beside it, the command with  --server https://localhost:{port} --insecure-skip-tls-verify"
 )
 NO_POD: Final = (
@@ -85,14 +86,14 @@ NO_POD: Final = (
 )
 UNAUTHENTICATED: Final = (
     "the API server {server} does not accept the credentials of {source}\n"
-    "Does kubectl work with them?  kubectl auth whoami"
+    "Does kubectl work with them?  {kubectl} auth whoami"
 )
 MAY_NOT: Final = (
     "{text}\n"
     "To ask the scheduler, a user reads its Lease and forwards a port of its pods. An\n"
     "administrator creates the role, and grants it, with\n"
-    "  kubestow config rbac --explainer | kubectl apply -f -\n"
-    "  kubectl -n {namespace} create rolebinding kubestow-explainer-{name} \\\n"
+    "  kubestow config rbac --explainer | {kubectl} apply -f -\n"
+    "  {kubectl} -n {namespace} create rolebinding kubestow-explainer-{name} \\\n"
     "      --role=kubestow-explainer {subject}"
 )
 _DENIED: Final = re.compile(r'User "([A-Za-z0-9@._:+/-]{1,253})" cannot ')
@@ -130,12 +131,13 @@ def lease_refused(lease: str, cluster: ClusterAccess, status: int, body: bytes) 
 
 
 def _may_not(text: str, namespace: str) -> str:
-    return MAY_NOT.format(text=text, namespace=namespace, **subject_of(text))
+    return MAY_NOT.format(text=text, namespace=namespace, kubectl=kubectl(), **subject_of(text))
 
 
 def unauthenticated(server: str, source: str) -> CommandError:
     """Return the error for credentials that an API server does not know."""
-    return CommandError(UNAUTHENTICATED.format(server=server, source=source), NOT_PERMITTED)
+    text = UNAUTHENTICATED.format(server=server, source=source, kubectl=kubectl())
+    return CommandError(text, NOT_PERMITTED)
 
 
 def tunnel_refused(
@@ -159,6 +161,7 @@ def tunnel_refused(
         text=text,
         namespace=namespace,
         name=name,
+        kubectl=kubectl(),
     )
     # A proxy that fails for a moment answers with a status above 500.
     code = exit_codes.NO_WEBSOCKET if refusal.status < 500 else exit_codes.UNREACHABLE

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
+from scheduler.cli.hints import given_scheduler, kubectl
 from scheduler.cli.owner_object import field_of, quoted
 from scheduler.cli.pod_format import decoded, one_line
 from scheduler.cli.tables import say
@@ -38,7 +39,7 @@ MAX_LISTED: Final = 20
 
 NO_PODS: Final = (
     "the scheduler knows no pod of {owner} in namespace {namespace}: none waits for it, and none "
-    "has a node.\nDoes it exist, and has it made its pods?  kubectl -n {namespace} describe "
+    "has a node.\nDoes it exist, and has it made its pods?  {kubectl} -n {namespace} describe "
     "{kind} {name}\nIts pods wait for this scheduler only if their template has its schedulerName."
 )
 
@@ -54,7 +55,9 @@ def ask(endpoint: Endpoint, key: str, query: Mapping[str, str]) -> OwnerPage:
     page: WaitingPage = decoded(endpoint.get("/debug/waiting", about), WaitingPage)
     if not page.groups and not page.placed and not page.others:
         kind, _, name = owner.partition("/")
-        text = NO_PODS.format(owner=owner, namespace=namespace, kind=kind.lower(), name=name)
+        text = NO_PODS.format(
+            owner=owner, namespace=namespace, kind=kind.lower(), name=name, kubectl=kubectl()
+        )
         raise CommandError(text, NO_SUCH_POD)
     groups = [
         _group(endpoint, each, query if number < MAX_EXPLAINED else None)
@@ -153,4 +156,5 @@ def show(
         show_pod(explained, console, history=history, verbose=verbose, search=search)
     rest = page.group_total - len(page.groups)
     if rest > 0:
-        say(console, f"and {counted(rest, 'other cause')}: kubestow queue -n {page.namespace}")
+        where = f"-n {page.namespace}{given_scheduler()}"
+        say(console, f"and {counted(rest, 'other cause')}: kubestow queue {where}")

@@ -13,6 +13,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.hints import kubectl
 from scheduler.cli.owner_status import at, missing
 from scheduler.cli.pod_format import one_line
 from scheduler.explain.records.wording import one_of, shortened
@@ -43,17 +44,17 @@ NAMES_ONLY: Final = (
 
 NONE: Final = (
     "there is no {kind} {name} in namespace {namespace}{near}\n"
-    "-n NAMESPACE names another namespace. Those of all:  kubectl get {plural} -A"
+    "-n NAMESPACE names another namespace. Those of all:  {kubectl} get {plural} -A"
 )
 FEWER: Final = (
     "None would wait with {placed} {replicas}:  "
-    "kubectl -n {namespace} scale deployment {name} --replicas={placed}"
+    "{kubectl} -n {namespace} scale deployment {name} --replicas={placed}"
 )
 NO_PODS: Final = (
     "{kind} {name} in namespace {namespace} has no pod that waits or has a node; those that have "
     'finished are not known.\nIts pods ask for scheduler "{asked}" ({path}).\n{cause}'
 )
-MADE: Final = "Has it made any?  kubectl -n {namespace} describe {word} {name}"
+MADE: Final = "Has it made any?  {kubectl} -n {namespace} describe {word} {name}"
 
 
 def field_of(kind: str) -> str:
@@ -85,6 +86,7 @@ def about(endpoint: Endpoint, owner: str) -> str:
     target = f"{group}/namespaces/{namespace}/{plural}"
     status, found = _read(endpoint, f"{target}/{name}")
     words = {"kind": kind, "name": name, "namespace": namespace, "plural": plural}
+    words["kubectl"] = kubectl()
     if status == 404 and found.get("reason") == "NotFound":
         return NONE.format(near=_near(endpoint, target, name), **words)
     if status != 200 or found.get("kind") != kind:
@@ -130,7 +132,13 @@ def fewer(found: Any, page: OwnerPage) -> str:
     if at(found, "spec.replicas") != page.waiting + page.placed:
         return ""
     replicas = "replica" if page.placed == 1 else "replicas"
-    return FEWER.format(placed=page.placed, replicas=replicas, namespace=page.namespace, name=name)
+    return FEWER.format(
+        placed=page.placed,
+        replicas=replicas,
+        namespace=page.namespace,
+        name=name,
+        kubectl=kubectl(),
+    )
 
 
 def _near(endpoint: Endpoint, target: str, name: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from scheduler.cli.hints import kubectl
 from scheduler.cli.pod_format import one_line
 from scheduler.explain.records.wording import counted, shortened
 
@@ -25,7 +26,7 @@ NOT_CREATED: Final = "{wanted}: the {creator} cannot create {rest}{cause}"
 NOT_REPLACED: Final = "The {creator} cannot create pods{cause}"
 IN_ORDER: Final = "{wanted}: a StatefulSet creates each after the one before is ready."
 SEE_EVENTS: Final = (
-    "{wanted}; its events may say why:  kubectl -n {namespace} describe {word} {name}"
+    "{wanted}; its events may say why:  {kubectl} -n {namespace} describe {word} {name}"
 )
 
 
@@ -66,7 +67,9 @@ def missing(found: Any, kind: str, name: str, namespace: str, known: int = 0) ->
     ordered = at(found, "spec.podManagementPolicy") != "Parallel"
     if kind == "StatefulSet" and numbers.exist and ordered:
         return IN_ORDER.format(wanted=wanted)
-    return SEE_EVENTS.format(wanted=wanted, namespace=namespace, word=kind.lower(), name=name)
+    return SEE_EVENTS.format(
+        wanted=wanted, namespace=namespace, word=kind.lower(), name=name, kubectl=kubectl()
+    )
 
 
 def _on_purpose(found: Any, kind: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from scheduler.cli.hints import kubectl
 from scheduler.explain.records.wording import span
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 STANDS_BY: Final = (
     "this replica stands by: it schedules nothing, and its queue is not the leader's. The leader "
-    "holds the Lease: kubectl -n kubestow-system get lease kubestow"
+    "holds the Lease: {kubectl} -n kubestow-system get lease kubestow"
 )
 NOT_UNDERSTOOD: Final = (
     "the scheduler is of another version and answered something unknown ({error}); "
@@ -33,7 +34,7 @@ def decoded(body: bytes, kind: type[Any]) -> Any:
     """
     page = decoded_quietly(body, kind)
     if not page.leading:
-        click.echo(f"note: {STANDS_BY}", err=True)
+        click.echo(f"note: {STANDS_BY.format(kubectl=kubectl())}", err=True)
     return page
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.hints import given_scheduler
 from scheduler.cli.import_without import import_without
 
 if TYPE_CHECKING:
@@ -39,12 +40,13 @@ NO_POD_BUT_NODE: Final = (
     "pods and their owners are explained, not nodes. Whether a pod fits on node {node}:  "
     "kubestow explain POD --node {node}\nWhat all nodes hold:  kubestow ui, or kubestow top"
 )
-OWNER: Final = "\n{kind} {name} has pods:  kubestow explain {word}/{name} -n {namespace}"
+OWNER: Final = "\n{kind} {name} has pods:  kubestow explain {word}/{name} -n {namespace}{options}"
 _OWNING: Final = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 """Kinds of owners that are looked for where there is no pod of a name."""
 ALIKE: Final = "\nPods that wait, with such a name: {pods}"
 ELSEWHERE: Final = (
-    "\n`kubestow queue` lists the pods that wait; -n NAMESPACE names another namespace than {where}"
+    "\n`kubestow queue{options}` lists the pods that wait; "
+    "-n NAMESPACE names another namespace than {where}"
 )
 
 
@@ -138,7 +140,9 @@ def owner_of_that_name(endpoint: Endpoint, key: str) -> str:
             return ""
         if page.selected or page.placed or page.others:
             word = kind.lower()
-            return OWNER.format(kind=kind, name=name, word=word, namespace=namespace)
+            return OWNER.format(
+                kind=kind, name=name, word=word, namespace=namespace, options=given_scheduler()
+            )
     return ""
 
 
@@ -163,7 +167,8 @@ def no_such_pod(endpoint: Endpoint, key: str, error: CommandError) -> CommandErr
     alike = [each for each in waiting if each.startswith(f"{name}-")]
     alike = alike or get_close_matches(name, waiting, n=_NAMED)
     if not alike:
-        return CommandError(error.message + ELSEWHERE.format(where=namespace), error.exit_code)
+        elsewhere = ELSEWHERE.format(where=namespace, options=given_scheduler())
+        return CommandError(error.message + elsewhere, error.exit_code)
     pods = ", ".join(f"{namespace}/{each}" for each in alike[:_NAMED])
     if len(alike) > _NAMED:
         pods += f" and {len(alike) - _NAMED} more"

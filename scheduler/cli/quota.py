@@ -9,6 +9,7 @@ import click
 
 from scheduler.cli.cluster import JsonObject, SelectedCluster, cluster_options
 from scheduler.cli.command_groups import SuggestingGroup
+from scheduler.cli.hints import given_cluster
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import one_line
 from scheduler.cli.tables import FOLDED, NUMBER, Cell, listing, put, wide_console
@@ -366,7 +367,8 @@ def migrate(
     way = "" if back else " --back"
     click.echo(
         f"\nThis quota replaces {old_name}. The way back:\n"
-        f"  kubestow quota migrate -n {namespace}{way} --name {new_name} --to {old_name}",
+        f"  kubestow quota migrate -n {namespace}{way} --name {new_name} --to {old_name}"
+        f"{given_cluster()}",
         err=True,
     )
     if not back:

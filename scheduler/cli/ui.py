@@ -7,6 +7,7 @@ import signal
 import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, nullcontext
+from contextvars import copy_context
 from http import HTTPStatus
 from threading import Thread
 from typing import TYPE_CHECKING, Final
@@ -132,7 +133,10 @@ async def _serve(source: PageSource, port: int, *, browser: bool) -> None:
             if isinstance(source, LiveSource):
                 # A daemon, since an answer may take longer than the user waits.
                 Thread(
-                    target=tell_problem, args=(source,), name="first-question", daemon=True
+                    target=copy_context().run,
+                    args=(tell_problem, source),
+                    name="first-question",
+                    daemon=True,
                 ).start()
             async with _opened(server.url) if browser else nullcontext():
                 await ended.wait()

@@ -95,7 +95,7 @@ def test_another_certificate_gets_no_token(cluster: Cluster, ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("answer", "code", "texts"),
     [
-        (status(401, "Unauthorized"), 6, ("kubectl auth whoami",)),
+        (status(401, "Unauthorized"), 6, ("/config auth whoami",)),
         (
             status(403, 'User "u" cannot get leases'),
             6,
@@ -266,7 +266,7 @@ def test_an_address_that_no_leader_publishes_opens_no_connection(
         (
             status(400, "Upgrade request required"),
             9,
-            ("speaks no WebSocket", "kubectl -n kubestow-system port-forward pod/a 1001"),
+            ("speaks no WebSocket", "/config -n kubestow-system port-forward pod/a 1001"),
         ),
         (
             lambda: web.Response(status=403, text="<html>blocked by a proxy"),

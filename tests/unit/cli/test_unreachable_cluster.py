@@ -89,9 +89,10 @@ def test_the_credentials_are_not_accepted(
     shell: Shell, tmp_path: Path, refusing: str, command: list[str], code: int
 ) -> None:
     path = kubeconfig(tmp_path, refusing)
-    ended = shell(*command, f"--kubeconfig={path}")
+    ended = shell(*command, f"--kubeconfig={path}", "--context", "x")
     assert (ended.code, ended.out) == (code, "")
     assert ended.err == (
         f"Error: the API server {refusing} does not accept the credentials of kubeconfig {path}, "
-        "context x\nDoes kubectl work with them?  kubectl auth whoami\n"
+        "context x\nDoes kubectl work with them?  "
+        f"kubectl --kubeconfig={path} --context=x auth whoami\n"
     )
