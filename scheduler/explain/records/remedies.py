@@ -74,6 +74,8 @@ class Code(StrEnum):
     RAISE_VOLUME_LIMIT = "RaiseVolumeLimit"
     DROP_VOLUME = "DropVolume"
     CREATE_DEVICE_CLASS = "CreateDeviceClass"
+    CREATE_RESOURCE_CLAIM = "CreateResourceClaim"
+    CREATE_RESOURCE_CLAIM_TEMPLATE = "CreateResourceClaimTemplate"
     DROP_RESOURCE_CLAIMS = "DropResourceClaims"
     RAISE_PRIORITY = "RaisePriority"
     RAISE_QUOTA = "RaiseQuota"

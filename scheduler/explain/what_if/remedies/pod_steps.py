@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from scheduler.explain.owners import owner_of
 from scheduler.explain.records import Change, Code, Step
 from scheduler.explain.what_if.changes import JsonObject, as_json, pointer
 from scheduler.explain.what_if.remedies.node_steps import label_step
-from scheduler.explain.what_if.remedies.situation import Situation, evictions, listed, names
+from scheduler.explain.what_if.remedies.situation import Situation, evictions, names
 from scheduler.framework import PodTerm, Rows, TermKind
 
 _HARD: Final = "DoNotSchedule"
@@ -23,7 +22,6 @@ _SOFT: Final = "ScheduleAnyway"
 _CONSTRAINTS: Final = "/spec/topologySpreadConstraints"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_MISSING_CLASS: Final = re.compile(r"device class (\S+) does not exist")
 _MISSING_LABEL: Final = "missing required label"
 _MORE: Final = (1, 2, 4, 8)
 MAX_EVICTED: Final = 20
@@ -89,29 +87,6 @@ def _value_of(situation: Situation, key: str) -> str:
         if value is not None:
             return str(value)
     return "true"
-
-
-def resource_claims(situation: Situation) -> Iterator[Step]:
-    """Create the class that a claim names, or do without resource claims."""
-    for name in dict.fromkeys(_MISSING_CLASS.findall(situation.reasons)):
-        # Without selectors it has every device; those of the request choose among them.
-        change = Change("add", "DeviceClass", name, value={"metadata": {"name": name}, "spec": {}})
-        text = f"create device class {name}, or name another one in the claim"
-        yield Step(Code.CREATE_DEVICE_CLASS, text, (change,), 5.0)
-    spec = situation.spec
-    claims = spec.get("resourceClaims") or []
-    if not claims:
-        return
-    changes = [situation.set_pod("/spec/resourceClaims", None)]
-    changes += [
-        situation.set_pod(pointer("spec", field, index, "resources", "claims"), None)
-        for field in ("containers", "initContainers")
-        for index, container in enumerate(spec.get(field, []))
-        if (container.get("resources") or {}).get("claims")
-    ]
-    shown = listed([each.get("name", "") for each in claims])
-    text = f"do without resource claims ({shown})"
-    yield Step(Code.DROP_RESOURCE_CLAIMS, text, tuple(changes), 8.0)
 
 
 # -- inter-pod affinity --------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from scheduler.explain.records import Change, Code, Remedies, Remedy, Step
 from scheduler.explain.records.remedies import DEFAULT_REMEDIES
 from scheduler.explain.what_if.changes import ChangeError, pointer
 from scheduler.explain.what_if.remedies import (
+    claim_steps,
     new_nodes,
     node_steps,
     pod_steps,
@@ -46,7 +47,7 @@ STEPS: Final[dict[str, Callable[[Situation], Iterator[Step]]]] = {
     "NodeResourcesFit": resource_steps.resources,
     "PodTopologySpread": pod_steps.spread,
     "InterPodAffinity": pod_steps.pod_affinity,
-    "DynamicResources": pod_steps.resource_claims,
+    "DynamicResources": claim_steps.resource_claims,
     "VolumeBinding": volume_steps.volumes,
     "VolumeZone": volume_steps.volumes,
     "VolumeRestrictions": volume_steps.volumes,

@@ -276,46 +276,6 @@ def test_a_pod_for_which_room_is_being_made_needs_nothing() -> None:
     assert first.text.startswith("wait until default/low has ended on n, at 2026-01-01T00:01:")
 
 
-def test_a_pod_with_resource_claims_is_told_to_do_without() -> None:
-    container = {"name": "c", "resources": {"claims": [{"name": "gpu"}]}}
-    spec = {
-        "containers": [container],
-        "resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
-    }
-    with world(offline.node("n"), offline.pod("p", spec=spec)) as made:
-        texts = [each.text for each in made.remedies("default/p").remedies]
-    assert texts[0] == "do without resource claims (gpu)"
-
-
-def test_a_missing_device_class_is_to_be_created() -> None:
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
-    claim = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": "one", "namespace": "default"},
-        "spec": {"devices": {"requests": [request]}},
-    }
-    published = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": "n-gpus"},
-        "spec": {
-            "driver": "gpu.example.com",
-            "nodeName": "n",
-            "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": "gpu-0"}],
-        },
-    }
-    spec = {
-        "containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}],
-        "resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
-    }
-    with world(offline.node("n"), claim, published, offline.pod("p", spec=spec)) as made:
-        first = made.remedies("default/p").remedies[0]
-    assert first.codes == ("CreateDeviceClass",)
-    assert first.text == "create device class gpu.example.com, or name another one in the claim"
-
-
 def test_changes_of_containers_name_the_field_and_leave_the_others() -> None:
     ports = [{"containerPort": 80, "hostPort": 80}, {"containerPort": 81}]
     spec = {

@@ -1,0 +1,108 @@
+"""Steps for pods with resource claims: create what is named and does not exist, or do without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from scheduler.explain.records import Change, Code, Step
+from scheduler.explain.what_if.changes import JsonObject, as_json, pointer
+from scheduler.explain.what_if.remedies.situation import Situation, listed
+
+_MISSING_CLASS: Final = re.compile(r"device class (\S+) does not exist")
+MAX_CLAIMS: Final = 20
+"""Missing claims that a step creates; a pod may state 256."""
+MAX_CLASSES: Final = 3
+"""Device classes of which a claim with one device is tried."""
+
+
+def resource_claims(situation: Situation) -> Iterator[Step]:
+    """Create the claim, template or class that is named, or do without resource claims."""
+    yield from _missing_claims(situation)
+    for name in dict.fromkeys(_MISSING_CLASS.findall(situation.reasons)):
+        # Without selectors it has every device; those of the request choose among them.
+        change = Change("add", "DeviceClass", name, value={"metadata": {"name": name}, "spec": {}})
+        text = f"create device class {name}, or name another one in the claim"
+        yield Step(Code.CREATE_DEVICE_CLASS, text, (change,), 5.0)
+    spec = situation.spec
+    claims = spec.get("resourceClaims") or []
+    if not claims:
+        return
+    changes = [situation.set_pod("/spec/resourceClaims", None)]
+    changes += [
+        situation.set_pod(pointer("spec", field, index, "resources", "claims"), None)
+        for field in ("containers", "initContainers")
+        for index, container in enumerate(spec.get(field, []))
+        if (container.get("resources") or {}).get("claims")
+    ]
+    shown = listed([each.get("name", "") for each in claims])
+    text = f"do without resource claims ({shown})"
+    yield Step(Code.DROP_RESOURCE_CLAIMS, text, tuple(changes), 8.0)
+
+
+def _missing_claims(situation: Situation) -> Iterator[Step]:
+    """Create the claims that the pod names, or the templates of those that were not made."""
+    pod = situation.pod
+    entries = situation.spec.get("resourceClaims") or []
+    named = {each.get("resourceClaimName") for each in entries} - {None}
+    missing = sorted(
+        name
+        for name in named
+        if situation.trial.find("ResourceClaim", f"{pod.metadata.namespace}/{name}") is None
+    )
+    if 0 < len(missing) <= MAX_CLAIMS:
+        text = f"create resource claim {listed(missing)}"
+        yield from _created(situation, Code.CREATE_RESOURCE_CLAIM, text, missing, owners=())
+    made = list(pod.status.resource_claim_statuses)
+    known = {each.name for each in made}
+    templates = {
+        each["name"]: each["resourceClaimTemplateName"]
+        for each in entries
+        if each.get("resourceClaimTemplateName") and each["name"] not in known
+    }
+    if 0 < len(templates) <= MAX_CLAIMS:
+        # Scheduling reads no templates: the steps add what their controller makes of them.
+        claims = {entry: f"{pod.metadata.name[:150]}-{entry}" for entry in templates}
+        statuses = [as_json(each) for each in made]
+        statuses += [{"name": entry, "resourceClaimName": name} for entry, name in claims.items()]
+        named_in_status = situation.set_pod("/status/resourceClaimStatuses", statuses)
+        metadata = pod.metadata
+        owner: JsonObject = {"apiVersion": "v1", "kind": "Pod", "name": metadata.name}
+        owner |= {"uid": metadata.uid, "controller": True}
+        text = f"create resource claim template {listed(sorted(set(templates.values())))}"
+        code = Code.CREATE_RESOURCE_CLAIM_TEMPLATE
+        for step in _created(situation, code, text, sorted(claims.values()), owners=(owner,)):
+            yield replace(step, changes=(*step.changes, named_in_status))
+
+
+def _created(
+    situation: Situation, code: Code, text: str, names: list[str], *, owners: tuple[JsonObject, ...]
+) -> Iterator[Step]:
+    """Create claims for one device each, or that ask for nothing: for what they are is not known.
+
+    Of those that fit, the first one is shown.
+    """
+    namespace = situation.pod.metadata.namespace
+
+    def changes(spec: JsonObject) -> tuple[Change, ...]:
+        metadata: JsonObject = {"namespace": namespace, "ownerReferences": list(owners)}
+        return tuple(
+            Change(
+                "add",
+                "ResourceClaim",
+                f"{namespace}/{name}",
+                value={"metadata": {**metadata, "name": name}, "spec": spec},
+            )
+            for name in names
+        )
+
+    classes = sorted(each.metadata.name for each in situation.trial.objects("DeviceClass"))
+    for name in classes[:MAX_CLASSES]:
+        request = {"name": "device", "exactly": {"deviceClassName": name}}
+        found = changes({"devices": {"requests": [request]}})
+        device = f"{text} for a device of class {name}, or correct the name in the pod"
+        yield Step(code, device, found, 5.0)
+    nothing = f"{text}, or correct the name in the pod, which fits but for its devices"
+    yield Step(code, nothing, changes({}), 5.2)
