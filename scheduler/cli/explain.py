@@ -35,7 +35,8 @@ Say why a pod is pending, or why it is on its node; the same of all pods of a De
 Of a pending pod: where it stands, why no node takes it, what would wake it, and when it is tried
 again at the latest; then what would have to change, the least first, each tried on the live
 state (--remedies). Of a bound pod: the node that was chosen, its total, and by how much each
-plugin preferred the next best node. Where a decision is not remembered, the answer says why.
+plugin preferred the next best node. Where a decision is not remembered, the answer says why. Of a
+pending pod of another scheduler: what this one sees, were it to place the pod.
 
 The running scheduler works this out when asked, from what it knows at that moment; nothing is
 scheduled, evicted or remembered. Reserve and Permit are not tried.

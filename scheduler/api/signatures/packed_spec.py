@@ -83,6 +83,15 @@ def replaced(spec: PodSpec, *, node_name: str) -> PodSpec:
     return msgspec.structs.replace(spec, node_name=node_name)
 
 
+def for_scheduler(spec: PodSpec, name: str) -> PodSpec:
+    """Return a copy of the spec with another scheduler name; everything else is shared."""
+    if type(spec) is PackedSpec:
+        made = PackedSpec.of(spec.packed, spec)
+        made.scheduler_name = name
+        return made
+    return msgspec.structs.replace(spec, scheduler_name=name)
+
+
 def unpacked(spec: PodSpec) -> PodSpec:
     """Return the spec with all its fields in memory, as it can be encoded."""
     if type(spec) is not PackedSpec:

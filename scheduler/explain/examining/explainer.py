@@ -1,7 +1,8 @@
 """Explain the state of one pod and the result of every node for it (`kubestow explain`).
 
 It reads queue, cache and profiles without changing them; the results by node come from
-`examination`. No plugin runs for a pod that already has a node, or that another scheduler handles.
+`examination`. No plugin runs for a pod that already has a node. One that another scheduler handles
+is examined as if it named the first profile.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+import msgspec
+
 from scheduler.api.pod import Pod
+from scheduler.api.signatures.packed_spec import for_scheduler
 from scheduler.cache.cache import with_node
 from scheduler.engine.engine import Engine
 from scheduler.explain.examining.node_report import examine_with
@@ -98,10 +102,10 @@ class Explainer:
         placed = self._placed(pod, base)
         if placed is None:
             return self._unplaced(pod, base, asked)
-        if not node or not self._ours(pod):
+        if not node:
             return placed
         # A bound pod would fit nowhere but on its own node, so examine a copy without one.
-        copy = with_node(pod, "")
+        copy = with_node(self._as_ours(pod), "")
         return replace(placed, report=self._examine(copy, asked)[1])
 
     # -- pods that have a node -------------------------------------------------------------------
@@ -139,7 +143,13 @@ class Explainer:
                 f"not ours: schedulerName is {_quoted(pod.spec.scheduler_name)}, "
                 f"and this scheduler has {ours}"
             )
-            return replace(base, state=PodState.NOT_OURS, summary=text)
+            base = replace(base, state=PodState.NOT_OURS, summary=text)
+            if pod.terminating:
+                return base
+            copy = self._as_ours(pod)
+            nodes, report = self._examine(copy, asked)
+            profile = copy.spec.scheduler_name
+            return replace(base, nodes=nodes, report=report, examined_by=profile)
         view = self._queue.view(pod.metadata.namespace, pod.metadata.name)
         if view is not None and view.uid != pod.uid:
             view = None
@@ -168,6 +178,13 @@ class Explainer:
             nodes_to_find=engine.algorithms[profile].search.nodes_to_find,
             check_time=engine.explanation_check(),
         )
+
+    def _as_ours(self, pod: Pod) -> Pod:
+        """Return the pod; one of another scheduler as if it named the first profile."""
+        if self._ours(pod):
+            return pod
+        spec = for_scheduler(pod.spec, next(iter(self._engine.frameworks)))
+        return msgspec.structs.replace(pod, spec=spec)
 
     def _ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self._engine.frameworks

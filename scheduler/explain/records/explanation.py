@@ -153,6 +153,8 @@ class PodExplanation(Shown):
     """What would wake the pod."""
     report: NodeReport | None = None
     """About the node that was asked for."""
+    examined_by: str = ""
+    """The profile that examined a pod of another scheduler, as if the pod named that profile."""
 
     def _lines(self) -> Sequence[str]:
         first, *others = str(self).splitlines()

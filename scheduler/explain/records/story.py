@@ -53,6 +53,8 @@ def tell(
         sentences = _pending(pod, pod.queue, decisions)
     elif pod.node:
         sentences = _placed(pod, decisions, not_remembered)
+    elif pod.state is PodState.NOT_OURS:
+        sentences = _of_another(pod)
     else:
         sentences = iter([_sentence(pod.summary)])
     return [each for each in sentences if each]
@@ -131,6 +133,7 @@ def _nodes(pod: PodExplanation, nodes: Examination, last: Decision | None) -> st
     if nodes.feasible:
         where = f", best on {nodes.best[0].node}" if nodes.best else ""
         once = "Once let in, it would fit" if gated else "It fits"
+        once = "It would fit" if pod.state is PodState.NOT_OURS else once
         return f"{once} on {nodes.feasible} of {counted(nodes.nodes, 'node')} now{where}."
     counts = [_counted(each, last) for each in nodes.rejections]
     return none_fits(nodes.nodes, counts, nodes.rejections, namespace=pod.namespace)
@@ -343,6 +346,19 @@ def _cost(decision: Decision) -> str:
     if not decision.bound:
         return f"It was {attempts}; the binding is under way."
     return f"It was {attempts}, bound {1000 * decision.seconds:.0f} ms after it began."
+
+
+# -- pods of other schedulers --------------------------------------------------------------------
+
+
+def _of_another(pod: PodExplanation) -> Iterator[str]:
+    yield _sentence(pod.summary)
+    if pod.nodes is None:
+        return
+    who = f'"{pod.examined_by}"' if pod.examined_by else "this scheduler"
+    yield f"What if {who} were to place it? {_nodes(pod, pod.nodes, None)}"
+    yield _otherwise(pod.nodes, None)
+    yield "That is what this scheduler sees; the other one decides by rules of its own."
 
 
 # -- sentences -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import pytest
 from scheduler.api import Pod, PodSignatures, QuantityError
 from scheduler.api.bounded_cache import BoundedCache
 from scheduler.api.packed_labels import PackedLabels, labels_key
-from scheduler.api.signatures.packed_spec import PACKED_FIELDS, replaced
+from scheduler.api.signatures.packed_spec import PACKED_FIELDS, for_scheduler, replaced
 from scheduler.api.signatures.signature import PackedSignature
 from scheduler.api.signatures.unpacked_cache import MAX_UNPACKED_BYTES, Packed
 from scheduler.cache import Cache, NodeOverlay
@@ -128,6 +128,10 @@ def test_a_large_pod_reads_as_it_was_written(spec: Callable[[int], dict[str, Any
     assert placed.spec.tolerations == plain.spec.tolerations
     assert placed.spec != subject.spec
     assert replaced(placed.spec, node_name="") == subject.spec
+    other = for_scheduler(subject.spec, "other")
+    assert other.scheduler_name == "other"
+    assert other.tolerations == plain.spec.tolerations
+    assert for_scheduler(other, subject.spec.scheduler_name) == subject.spec
 
 
 @kinds

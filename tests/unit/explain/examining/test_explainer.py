@@ -11,6 +11,7 @@ import pytest
 from scheduler.api import Pod
 from scheduler.api.pod import PodStatus
 from scheduler.explain.records import PodState
+from scheduler.explain.records.story import tell
 from scheduler.framework import Code, NominatingInfo, PostFilterResult, Status, unschedulable
 from scheduler.queue import QueueState
 from tests.unit.engine.harness import PROFILE, plugin
@@ -82,18 +83,39 @@ def test_limits_are_checked(options: dict[str, Any], text: str) -> None:
         world.explain(**options)
 
 
-def test_a_pod_of_another_scheduler_is_not_examined() -> None:
+def test_a_pod_of_another_scheduler_is_examined_as_if_it_were_ours() -> None:
     world = in_tree_world()
     world.nodes("n1")
-    world.exists(world.pod(schedulerName="default-scheduler"))
-    explanation = world.explain()
-    assert (explanation.state, explanation.nodes, explanation.queue) == (
-        PodState.NOT_OURS,
-        None,
-        None,
+    world.exists(world.pod(schedulerName="default-scheduler", nodeSelector={"disk": "ssd"}))
+    explanation = world.explain(node="n1")
+    assert (explanation.state, explanation.queue) == (PodState.NOT_OURS, None)
+    assert (explanation.profile, explanation.examined_by) == ("default-scheduler", PROFILE)
+    first, second, *_, last = tell(explanation)
+    assert '"default-scheduler"' in first
+    assert second.startswith(
+        f'What if "{PROFILE}" were to place it? None of 1 node fits: 1 (n1) has'
     )
-    assert '"default-scheduler"' in explanation.summary
-    assert f'"{PROFILE}"' in explanation.summary
+    assert last == "That is what this scheduler sees; the other one decides by rules of its own."
+    assert explanation.report is not None
+    assert not explanation.report.fits
+
+
+def test_a_pod_of_another_scheduler_would_fit() -> None:
+    world = in_tree_world()
+    world.nodes("n1", "n2")
+    world.exists(world.pod(schedulerName="default-scheduler"))
+    told = " ".join(tell(world.explain()))
+    assert "were to place it? It would fit on 2 of 2 nodes now, best on n1. That is what" in told
+
+
+def test_a_pod_of_another_scheduler_that_goes_is_not_examined() -> None:
+    world = in_tree_world()
+    world.nodes("n1")
+    pod = world.exists(world.pod(schedulerName="default-scheduler"))
+    pod.metadata.deletion_timestamp = "2030-01-01T00:00:00Z"
+    explanation = world.explain()
+    assert (explanation.state, explanation.nodes) == (PodState.NOT_OURS, None)
+    assert len(tell(explanation)) == 1
 
 
 BOUND_AT = "2030-01-01T00:00:00Z"
