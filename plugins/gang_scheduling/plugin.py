@@ -356,13 +356,13 @@ class GangScheduling:
         metrics.count(ATTEMPTS, result, profile)
         metrics.observe(DURATION, result, profile, value=outcome.seconds)
         metrics.observe(ALGORITHM, value=outcome.seconds)
-        own = "rejected_by_bound" if outcome.untried and result == "unschedulable" else result
+        own = "rejected_by_bound" if outcome.ruled_out and result == "unschedulable" else result
         metrics.observe(CYCLE_SECONDS, own, value=outcome.seconds)
         metrics.observe(CYCLE_SLICES, value=outcome.slices)
         metrics.observe(ORDERS, value=outcome.orders)
         if outcome.placements:
             metrics.observe(PLACEMENTS, value=outcome.placements)
-        if outcome.untried:
+        if outcome.ruled_out:
             metrics.count(REJECTIONS, "cycle")
         if outcome.victims is not None:
             metrics.count(PLANS, "planned" if outcome.victims else "none")

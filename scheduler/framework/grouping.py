@@ -109,7 +109,7 @@ class GroupOutcome:
     #: Why members are in several domains of the required label; empty if they are not.
     split: str = ""
     #: Whether an upper bound ruled the group out before any member was tried.
-    untried: bool = False
+    ruled_out: bool = False
     #: Whether the cycle ended with an error.
     error: bool = False
     #: The plugin whose limit for the whole group (`GroupLimitPlugin`) is the only reason for the

@@ -364,7 +364,7 @@ class GroupCycle:
             seconds=self._monotonic() - started,
             place=place,
             split=split,
-            untried=not scheduled and not self._taken and self._count >= self._group.need,
+            ruled_out=not scheduled and not self._taken and self._count >= self._group.need,
             error=self._error is not None,
             slices=self._slices,
             orders=self._orders,

@@ -162,7 +162,7 @@ class GroupScheduling:
         return placed
 
     async def _schedule_alone(
-        self, info: QueuedPodInfo, with_: GroupToSchedule, refused: dict[Hashable, Failure]
+        self, info: QueuedPodInfo, gang: GroupToSchedule, refused: dict[Hashable, Failure]
     ) -> list[Attempt]:
         """Try a member beyond the minimum; return its attempt if its binding cycle is next.
 
@@ -177,9 +177,9 @@ class GroupScheduling:
         if self._engine.suspends(info.pod):
             # It is requeued for an attempt of its own, since an extender may be slow, and all
             # changes are deferred until the group has ended.
-            later = of_group(LATER.format(group=with_.name), with_.plugin)
+            later = of_group(LATER.format(group=gang.name), gang.plugin)
             self._outcome(self._engine.untried(info, later))
-            self._queue.wake((info.uid,), with_.plugin, GROUP_PLACED)
+            self._queue.wake((info.uid,), gang.plugin, GROUP_PLACED)
             return []
         group = self.group_of(info)
         if group is not None:
