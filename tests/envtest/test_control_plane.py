@@ -127,7 +127,7 @@ def test_kube_scheduler_binds_a_pod(fresh_control_plane: ControlPlane) -> None:
     scheduler = control_plane.start_scheduler({"profiles": [{"schedulerName": "upstream"}]})
     create(control_plane, READY_NODE)
     create(control_plane, pod("placed", scheduler="upstream"))
-    control_plane.kubectl("wait", "pod/placed", "--for=condition=PodScheduled", "--timeout=30s")
+    control_plane.kubectl("wait", "pod/placed", "--for=condition=PodScheduled", "--timeout=300s")
     assert (
         control_plane.kubectl("get", "pod", "placed", "--output=jsonpath={.spec.nodeName}")
         == "node-a"
@@ -140,7 +140,7 @@ def test_kube_controller_manager_makes_the_pods_of_a_job(fresh_control_plane: Co
     control_plane = fresh_control_plane
     control_plane.start_controller_manager(controllers=["job-controller"])
     control_plane.kubectl("create", "job", "work", "--image=none")
-    control_plane.kubectl("wait", "job/work", "--for=jsonpath={.status.active}=1", "--timeout=30s")
+    control_plane.kubectl("wait", "job/work", "--for=jsonpath={.status.active}=1", "--timeout=300s")
 
 
 def test_a_server_that_does_not_start_reports_why_and_leaves_nothing_running(

@@ -102,7 +102,6 @@ def test_pods_follow_objects_of_a_custom_resource(
             until(
                 lambda: "closed racks" in str(work.condition("p").get("message")),
                 "kubestow sees the rack",
-                patience=90,
             )
             admin.request("PATCH", f"{RACKS}/r1", {"spec": {"closed": False}})
             (node,) = work.until_bound("p").values()

@@ -247,7 +247,7 @@ def test_b27_two_schedulers_share_a_quota_through_its_annotation(plane: ControlP
             finished.add(name)
         return finished == set(names)
 
-    until(all_ran, "all had their turn", patience=60.0)
+    until(all_ran, "all had their turn")
     team.shows({CPU: "0"})
     until(lambda: not (team.quota()["metadata"].get("annotations") or {}), "no entry left")
     for process in processes:

@@ -94,7 +94,7 @@ def test_two_replicas_survive_the_worst_and_restart_with_them(
             work.pod("beside")
             work.until_bound("beside")
             for name in names:
-                until(partial(attempted, sender, name), f"{name} was tried", patience=120)
+                until(partial(attempted, sender, name), f"{name} was tried")
             assert leader.running, leader.describe("ended")
             assert standby.running, standby.describe("ended")
             malformed = Inspector(leader, control_plane).sample("kubestow_malformed_objects_total")
@@ -106,7 +106,7 @@ def test_two_replicas_survive_the_worst_and_restart_with_them(
             again = start("again")
             standby.kill()
             work.pod("after-restart")
-            until(lambda: "after-restart" in work.bound(), "bound by the new one", patience=60)
+            until(lambda: "after-restart" in work.bound(), "bound by the new one")
             assert again.running, again.describe("ended")
             sender.delete_pods(NAMESPACE)
             work.pod("after-deletion")

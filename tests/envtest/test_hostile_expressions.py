@@ -23,7 +23,7 @@ from devtools.control_plane.kubestow import start_kubestow
 from devtools.hostile.expressions import ExpressionFuzzer
 from scheduler.cel import CompileError, check_storable
 from tests.envtest.devices import Devices, by_name, devices_of
-from tests.envtest.workload import Json, until
+from tests.envtest.workload import PATIENCE_SECONDS, Json, until
 
 pytestmark = pytest.mark.envtest
 
@@ -142,7 +142,7 @@ def test_other_pods_are_scheduled_beside_pods_with_expressions_of_a_fuzzer(
         if number % BETWEEN == 0:
             delays.append(seconds_until_bound(devices, f"beside-{number}"))
     assert stored > len(KNOWN)
-    until(lambda: not untried(devices), "all pods were tried", patience=60 + stored)
+    until(lambda: not untried(devices), "all pods were tried", patience=PATIENCE_SECONDS + stored)
     delays.append(seconds_until_bound(devices, "last"))
     inspector, growth = Inspector(process, control_plane), peak(process) - before
     name = "kubestow_event_loop_lag_seconds"
@@ -162,7 +162,7 @@ def test_other_pods_are_scheduled_beside_pods_with_expressions_of_a_fuzzer(
     again = start_kubestow(control_plane, CONFIG, name="kubestow-expressions-again")
     bound = devices.work.bound()
     seconds_until_bound(devices, "after-restart")
-    until(lambda: not untried(devices), "all pods were tried", patience=60)
+    until(lambda: not untried(devices), "all pods were tried")
     assert bound.items() <= devices.work.bound().items()
     assert not devices.taken_twice()
     assert peak(again) - before <= MAX_GROWTH

@@ -33,7 +33,7 @@ def test_pods_follow_the_load_that_an_aggregated_api_measures(control_plane: Con
         # It cannot be watched, and nobody asks for that again.
         api.cpu = {"load-a": "100m", "load-b": "3"}
         lists = api.requests["list"]
-        until(lambda: api.requests["list"] > lists, "the API is polled", patience=60)
+        until(lambda: api.requests["list"] > lists, "the API is polled")
         assert api.requests["watch"] <= 1
 
         numbers = itertools.count()

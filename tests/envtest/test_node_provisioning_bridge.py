@@ -233,7 +233,7 @@ def test_a50_a51_a57_events_of_cluster_autoscaler_about_a_pod(
         pod, other = (work.replica(name) for name in ("pod", "other"))
         before = work.until_rejected("pod")
         work.event(pod, "NotTriggerScaleUp", NO, seconds=-20)
-        until(lambda: work.provisioning("pod") == FAILED, "False", patience=10)
+        until(lambda: work.provisioning("pod") == FAILED, "False")
         assert work.condition("pod") == before, "PodScheduled is as it was"
         fields = work.pods()["pod"]["metadata"]["managedFields"]
         assert MANAGER in {each["manager"] for each in fields}

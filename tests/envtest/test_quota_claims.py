@@ -161,7 +161,7 @@ def until_alike(plane: ControlPlane) -> dict[str, int]:
     expected = counted_by_simulator(plane)
     deferred = {key: nano for key, nano in expected.items() if key in EXTENDED}
     assert counted_by_plugin(plane) == deferred
-    until(lambda: used(plane) == expected, f"{expected}, have {used(plane)}", patience=30.0)
+    until(lambda: used(plane) == expected, f"{expected}, have {used(plane)}")
     return expected
 
 

@@ -25,8 +25,8 @@ from devtools.control_plane.admin import ApiError
 from devtools.control_plane.control_plane import ControlPlane
 from scheduler.api.quantity import milli_value
 
-PATIENCE_SECONDS: Final = 120.0
-"""Before `until` gives up; a loaded machine needs seconds for what otherwise takes a tenth."""
+PATIENCE_SECONDS: Final = 300.0
+"""Before `until` gives up; a loaded machine needs a minute for what otherwise takes a second."""
 POLL_SECONDS: Final = 0.05
 WATCH_TIMEOUT_SECONDS: Final = 10.0
 """For a watch that asks for one second."""
