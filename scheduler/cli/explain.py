@@ -192,7 +192,7 @@ def _explain_owner(
     import msgspec
 
     from scheduler.cli import owner_explanation, owner_object
-    from scheduler.cli.tables import say, wide_console
+    from scheduler.cli.tables import wide_console
 
     try:
         page = owner_explanation.ask(endpoint, owner, query)
@@ -203,15 +203,14 @@ def _explain_owner(
             raise CommandError(text, NO_SUCH_POD) from error
         namespace, _, name = owner.split("/")
         raise no_such_pod(endpoint, f"{namespace}/{name}", error) from error
+    found = owner_object.read(endpoint, page)
+    fewer = "" if shown["search"] == "none" else owner_object.fewer(found, page)
+    lacking = owner_object.lacking(found, page)
+    page = msgspec.structs.replace(page, lacking=lacking, fewer=fewer)
     if output == "json":
         click.echo(escaped_json(msgspec.json.encode(page)))
         return
-    console = wide_console()
-    found = owner_object.read(endpoint, page)
-    owner_explanation.show(page, console, lacking=owner_object.lacking(found, page), **shown)
-    if shown["search"] != "none" and (line := owner_object.fewer(found, page)):
-        say(console, "")
-        say(console, line)
+    owner_explanation.show(page, wide_console(), **shown)
 
 
 def _explain_group(endpoint: Endpoint, key: str, output: str) -> None:

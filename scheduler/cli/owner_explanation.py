@@ -118,10 +118,8 @@ def _other(other: OtherScheduler, kind: str) -> Iterator[str]:
         yield f"{counted(other.placed, 'pod')} {were} placed by scheduler {name}, not by this one."
 
 
-def show(
-    page: OwnerPage, console: Console, *, lacking: str, history: bool, verbose: bool, search: str
-) -> None:
-    """Print the answer; `lacking` says why there are not more pods."""
+def show(page: OwnerPage, console: Console, *, history: bool, verbose: bool, search: str) -> None:
+    """Print the answer."""
     from scheduler.cli.explanation import show as show_pod
 
     pending = sum(each.pods - each.placed for each in page.others)
@@ -133,8 +131,8 @@ def show(
     if pending:
         title += f", {pending:,} {'asks' if pending == 1 else 'ask'} for another scheduler"
     say(console, one_line(title), "bold")
-    if lacking:
-        say(console, lacking)
+    if page.lacking:
+        say(console, page.lacking)
     kind = page.owner.partition("/")[0]
     for other in page.others:
         for line in _other(other, kind):
@@ -158,3 +156,6 @@ def show(
     if rest > 0:
         where = f"-n {page.namespace}{given_scheduler()}"
         say(console, f"and {counted(rest, 'other cause')}: kubestow queue {where}")
+    if page.fewer:
+        say(console, "")
+        say(console, page.fewer)

@@ -42,3 +42,8 @@ class OwnerPage(DebugPage, frozen=True, tag="OwnerExplanation"):
     """The largest of them first."""
     others: list[OtherScheduler] = []
     """Pods that name another scheduler; those that have a node are counted in `placed` as well."""
+    lacking: str = ""
+    """Why the owner has fewer pods than it asks for, from its own object; empty if it has not, or
+    if that cannot be read."""
+    fewer: str = ""
+    """With how many replicas no pod of a Deployment would wait, and how to set that."""

@@ -170,6 +170,8 @@ def test_a_deployment_is_told_with_how_many_replicas_none_would_wait(
     found = {"kind": "Deployment", "spec": {"replicas": replicas}}
     cluster.objects[target] = (200, found) if replicas else GONE
     ended = shell("explain", "deployment/web", "-n", "shop")
+    page = json.loads(shell("explain", "deployment/web", "-n", "shop", "-o", "json").out)
+    assert bool(page["fewer"]) is helps
     line = "\nNone would wait with 3 replicas:  kubectl -n shop scale deployment web --replicas=3\n"
     assert ended.code == 0
     assert ended.out.endswith(line) is helps
@@ -205,6 +207,8 @@ def test_the_cause_why_pods_do_not_exist_is_named(cluster: Cluster, shell: Shell
     numbers = "5 pods are wanted, 2 exist"
     said = f"{numbers}: the ReplicaSet cannot create the others: FailedCreate: {QUOTA}"
     assert " ".join(rest) == said
+    page = json.loads(shell("explain", "deployment/quota", "-n", "shop", "-o", "json").out)
+    assert (page["kind"], page["lacking"]) == ("OwnerExplanation", said)
 
 
 def test_the_cause_is_named_where_none_was_created(cluster: Cluster, shell: Shell) -> None:
