@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LIMIT: Final = 3
 """Remedies that are shown, the least first."""
+MAX_NODES_ASKED: Final = 10
+"""Nodes that one command compares; each is a question to the scheduler."""
 SEARCHES: Final = ("quick", "all", "none")
 """As of `RemedySearch`, which is not imported for `--help`."""
 
@@ -61,7 +63,7 @@ Examples:
   kubestow explain default/web-0
   kubestow explain deployment/web -n shop       all its pods, by what they wait for
   kubestow explain web-0 -n shop -v             with tables: nodes, reasons, scores
-  kubestow explain default/web-0 --node n7      why not n7, and what it lacks
+  kubestow explain default/web-0 --node n7      why not n7, and what it lacks; --node n8 as well
   kubestow explain default/web-0 --history      every attempt that is remembered
   kubestow explain --group team-a/train         a pod group
 """
@@ -81,8 +83,9 @@ Examples:
 @click.option(
     "--node",
     metavar="NAME",
-    default="",
-    help="Compare this node with the chosen one; of a pending pod, say why it is rejected.",
+    multiple=True,
+    help="Compare this node with the chosen one; of a pending pod, say why it is rejected. May be "
+    "given several times.",
 )
 @click.option(
     "--remedies",
@@ -118,7 +121,7 @@ def command(  # noqa: PLR0913 - one argument per option
     pod: str,
     namespace: str | None,
     group: str,
-    node: str,
+    node: tuple[str, ...],
     remedies: str,
     history: bool,
     verbose: bool,
@@ -138,10 +141,12 @@ def command(  # noqa: PLR0913 - one argument per option
         _explain_group(endpoint, _key(group, namespace, "NAME", "--group"), output)
         return
     query = {"nodes": str(nodes), "examples": str(examples)}
-    if node:
-        # The answer to this question is the report about the node.
-        query["node"] = node
-    else:
+    names = list(dict.fromkeys(node))
+    if len(names) > (MAX_NODES_ASKED if output == "table" else 1):
+        limit = f"at most {MAX_NODES_ASKED} nodes, and 1 with -o json"
+        raise click.UsageError(f"--node compares {limit}; {len(names)} are given")
+    # The answer to this question is the report about the node.
+    if not names:
         query |= {"remedies": remedies, "limit": str(LIMIT)}
     shown: dict[str, Any] = {"history": history, "verbose": verbose, "search": remedies}
     if owner := owner_named(pod, namespace):
@@ -151,7 +156,10 @@ def command(  # noqa: PLR0913 - one argument per option
         return
     key = _key(pod, namespace, "POD", "'POD'")
     try:
-        body = endpoint.get("/debug/explain", {"pod": key, **query})
+        body, *others = [
+            endpoint.get("/debug/explain", {"pod": key, **query, **asked})
+            for asked in ([{"node": each} for each in names] or [{}])
+        ]
     except CommandError as error:
         if error.exit_code != NO_SUCH_POD or node:
             raise
@@ -169,7 +177,8 @@ def command(  # noqa: PLR0913 - one argument per option
     from scheduler.explain.records import ExplainPage
 
     page: ExplainPage = decoded(body, ExplainPage)
-    show(page, wide_console(), **shown)
+    more: list[ExplainPage] = [decoded(each, ExplainPage) for each in others]
+    show(page, wide_console(), more_nodes=more, **shown)
 
 
 def _key(name: str, namespace: str, noun: str, option: str) -> str:

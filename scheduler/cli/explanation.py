@@ -14,6 +14,7 @@ from scheduler.explain.records import (
     Decision,
     Examination,
     ExplainPage,
+    NodeCheck,
     NodeReport,
     NodeScore,
     NotRemembered,
@@ -54,8 +55,12 @@ def show(
     history: bool = False,
     verbose: bool = False,
     search: str = RemedySearch.ALL,
+    more_nodes: Sequence[ExplainPage] = (),
 ) -> None:
-    """Print an explanation; `search` is what was asked for about remedies."""
+    """Print an explanation; `search` is what was asked for about remedies.
+
+    `more_nodes` are answers about the same pod that have reports about further nodes.
+    """
     from rich.text import Text
 
     pod = page.pod
@@ -75,8 +80,10 @@ def show(
             say(console, one_line(line))
     if page.remedies is not None:
         _show_remedies(console, page.remedies, search)
-    if pod.report is not None:
-        _show_report(console, page, pod.report)
+    said: dict[str, str] = {}
+    for each in (page, *more_nodes):
+        if each.pod.report is not None:
+            _show_report(console, each, each.pod.report, said)
     if history:
         _show_history(console, page)
     if verbose:
@@ -103,7 +110,16 @@ def _show_remedies(console: Console, found: Remedies, search: str) -> None:
 # -- one node ------------------------------------------------------------------------------------
 
 
-def _show_report(console: Console, page: ExplainPage, report: NodeReport) -> None:
+def _show_report(
+    console: Console, page: ExplainPage, report: NodeReport, said: dict[str, str]
+) -> None:
+    """Print the report about a node; `said` are details of plugins, by the node that had them."""
+
+    def detail(check: NodeCheck) -> str:
+        # Many are about the whole cluster, such as the pods in each domain.
+        first = said.setdefault(f"{check.plugin} {check.detail}", report.node)
+        return check.detail if first == report.node or not check.detail else f"see {first}"
+
     _heading(console, f"Node {report.node}")
     for sentence in _verdict(page, report):
         say(console, one_line(sentence))
@@ -111,7 +127,7 @@ def _show_report(console: Console, page: ExplainPage, report: NodeReport) -> Non
         (
             each.plugin,
             _result(each.status),
-            one_line("; ".join(filter(None, (*each.reasons[:MAX_REASONS], each.detail)))),
+            one_line("; ".join(filter(None, (*each.reasons[:MAX_REASONS], detail(each))))),
         )
         for each in report.checks
     ]
