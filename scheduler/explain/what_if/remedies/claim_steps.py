@@ -104,5 +104,5 @@ def _created(
         found = changes({"devices": {"requests": [request]}})
         device = f"{text} for a device of class {name}, or correct the name in the pod"
         yield Step(code, device, found, 5.0)
-    nothing = f"{text}, or correct the name in the pod, which fits but for its devices"
+    nothing = f"{text} (devices aside), or correct the name in the pod"
     yield Step(code, nothing, changes({}), 5.2)

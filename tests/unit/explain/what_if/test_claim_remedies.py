@@ -62,9 +62,7 @@ def test_what_the_pod_names_is_to_be_created_or_named_otherwise(
     for others in ([], [CLASS]):
         first, last = remedies(entry, *others)
         assert (first.codes, last.codes) == ((code,), ("DropResourceClaims",))
-        assert (
-            first.text == f"{what}, or correct the name in the pod, which fits but for its devices"
-        )
+        assert first.text == f"{what} (devices aside), or correct the name in the pod"
     first, _ = remedies(entry, CLASS, DEVICE)
     assert (first.codes, first.node) == ((code,), "n")
     assert first.text == f"{what} for a device of class gpu.x, or correct the name in the pod"
