@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -174,6 +175,35 @@ def test_an_owner_whose_pods_the_scheduler_does_not_place_is_looked_up(site: Sit
     )
     admin.request("DELETE", f"/api/v1/namespaces/{OTHER}/pods?gracePeriodSeconds=0")
     admin.request("DELETE", f"{path}/misspelt")
+
+
+def test_what_a_pod_lacks_is_named_with_what_to_do(site: Site) -> None:
+    path = f"/api/v1/namespaces/{OTHER}/pods"
+    admin = site.control_plane.admin
+    mount = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    fields: dict[str, dict[str, Any]] = {
+        "volume": {"volumes": [mount]},
+        "device": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}]},
+        "template": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]},
+        "foreign": {"schedulerName": "another", "nodeSelector": {"disk": "ssd"}},
+    }
+    for name, spec in fields.items():
+        made = _pod(name)
+        made["spec"] |= spec
+        admin.ensure(path, made)
+    told = {
+        "volume": f'the PersistentVolumeClaim "data" does not exist in namespace {OTHER}. Create',
+        "device": "1. create resource claim one (devices aside), or correct the name in the pod",
+        "template": "the ResourceClaimTemplate that the pod names (one-gpu). Check",
+        "foreign": 'What if "kubestow" were to place it? None of ',
+    }
+
+    def shows(name: str) -> bool:
+        return told[name] in site.ask("explain", f"{OTHER}/{name}").stdout
+
+    for name in told:
+        until(partial(shows, name), f"the explanation of {name}")
+    admin.request("DELETE", f"{path}?gracePeriodSeconds=0")
 
 
 @contextmanager
