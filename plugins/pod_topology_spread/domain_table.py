@@ -11,7 +11,8 @@ from plugins.pod_topology_spread.filtering import Domains, HardState
 def domain_table(state: HardState) -> str:
     """Return each constraint with its domains, the emptiest first, and the skew in each.
 
-    The skew is that with the pod there: a domain whose skew is above maxSkew rejects it.
+    The skew is that with the pod there: a domain whose skew is above maxSkew rejects it. Pods count
+    that match and are not being deleted, on nodes that count.
     """
     texts = (_of(state, index, domain) for index, domain in enumerate(state.domains))
     return listed(texts, len(state.domains), "; ")
@@ -35,4 +36,4 @@ def _of(state: HardState, index: int, domain: Domains) -> str:
     )
     more = f", {len(order) - len(shown)} between" if len(shown) < len(order) else ""
     few = "" if domain.enough else f", fewer than minDomains {constraint.min_domains}"
-    return f"{key}, maxSkew {constraint.max_skew}: {rows}{more}{few}"
+    return f"{key}, maxSkew {constraint.max_skew}, pods that count: {rows}{more}{few}"

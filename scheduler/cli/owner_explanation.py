@@ -70,6 +70,7 @@ def ask(endpoint: Endpoint, key: str, query: Mapping[str, str]) -> OwnerPage:
         owner=owner,
         waiting=page.selected,
         placed=page.placed or 0,
+        ending=page.ending,
         group_total=page.group_total,
         groups=groups,
         others=page.others,
@@ -127,6 +128,8 @@ def show(page: OwnerPage, console: Console, *, history: bool, verbose: bool, sea
     total = f"{pods:,} pod{'s' * (pods != 1)}"
     wait = f"{page.waiting:,} wait{'s' * (page.waiting == 1)}"
     placed = f"{page.placed:,} {'has' if page.placed == 1 else 'have'} a node"
+    if page.ending:
+        placed += f" ({page.ending:,} {'is' if page.ending == 1 else 'are'} being deleted)"
     title = f"{page.namespace}/{page.owner}: {total}, {placed}, {wait}"
     if pending:
         title += f", {pending:,} {'asks' if pending == 1 else 'ask'} for another scheduler"

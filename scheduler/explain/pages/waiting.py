@@ -130,7 +130,7 @@ class WaitingPages:
         of = selection.owner.partition("/")[0]
         # A reader of one namespace must not count the pods of an owner in another one.
         wanted = placed and bool(kind) and selection.namespace in ("", of)
-        number = (yield from self._placed(selection.owner, kind)) if wanted else None
+        number, ending = (yield from self._placed(selection.owner, kind)) if wanted else (None, 0)
         others = (yield from self._others(selection.owner, kind)) if wanted else []
         return WaitingPage(
             now=self._clock.now(),
@@ -144,21 +144,24 @@ class WaitingPages:
             groups=explained,
             pods=pods,
             placed=number,
+            ending=ending,
             others=others,
         )
 
-    def _placed(self, owner: str, kind: str) -> Generator[None, None, int]:
-        """Count the pods of an owner that have a node."""
+    def _placed(self, owner: str, kind: str) -> Generator[None, None, tuple[int, int]]:
+        """Count the pods of an owner that have a node, and those of them that are being deleted."""
         namespace, _, name = owner.partition("/")
-        found = seen = 0
+        found = ending = seen = 0
         for pods in self._on_nodes():
             for pod in pods:
                 seen += 1
-                found += pod.metadata.namespace == namespace and owner_of(pod, kind) == name
+                if pod.metadata.namespace == namespace and owner_of(pod, kind) == name:
+                    found += 1
+                    ending += pod.terminating
             if seen >= _PLACED:
                 seen = 0
                 yield
-        return found
+        return found, ending
 
     def _others(self, owner: str, kind: str) -> Generator[None, None, list[OtherScheduler]]:
         """Count the pods of an owner that name another scheduler."""

@@ -42,6 +42,8 @@ class OwnerPage(DebugPage, frozen=True, tag="OwnerExplanation"):
     """The largest of them first."""
     others: list[OtherScheduler] = []
     """Pods that name another scheduler; those that have a node are counted in `placed` as well."""
+    ending: int = 0
+    """The part of `placed` that is being deleted; spread constraints do not count these pods."""
     lacking: str = ""
     """Why the owner has fewer pods than it asks for, from its own object; empty if it has not, or
     if that cannot be read."""

@@ -82,5 +82,7 @@ class WaitingPage(DebugPage, frozen=True, tag="WaitingList"):
     """Those of the selected pods that have waited longest, at most `?limit=`."""
     placed: int | None = None
     """With `?placed=1`: pods of `?owner=` that have a node, or for which one was chosen."""
+    ending: int = 0
+    """The part of `placed` that is being deleted."""
     others: list[OtherScheduler] = []
     """With `?placed=1`: pods of `?owner=` that name another scheduler, the most frequent first."""

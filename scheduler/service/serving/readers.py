@@ -198,6 +198,7 @@ class _Restriction:
                 if each.pod.namespace == namespace
             ],
             placed=page.placed,
+            ending=page.ending,
             # What their own pods name, and a profile only if they have nearly named it.
             others=[
                 OtherScheduler(each.name, each.pods, each.placed, each.near) for each in page.others

@@ -25,7 +25,7 @@ class Scheduler:
             WaitingGroup("shop", "Job/sort", f"lack x.io/r{number}", 1000, f"s-{number}", 1.0)
             for number in range(groups)
         ]
-        self._waiting = WaitingPage(
+        self.waiting = WaitingPage(
             now=61.0, leading=True, namespace="shop", total=9, headline="", causes=[],
             selected=1000 * groups, group_total=groups, groups=made, pods=[], placed=placed,
             others=list(others),
@@ -35,7 +35,7 @@ class Scheduler:
         """Return a page."""
         self.asked.append((path, query))
         if path == "/debug/waiting":
-            return msgspec.json.encode(self._waiting)
+            return msgspec.json.encode(self.waiting)
         if path == "/debug/queue" or self.gone:
             raise CommandError("no such pod", NO_SUCH_POD)
         page: ExplainPage = filled(ExplainPage, lambda _: "x", variant=1)
@@ -78,6 +78,17 @@ def test_a_pod_that_is_gone_meanwhile_is_no_error(scheduler: Scheduler, shell: S
 def test_an_owner_whose_pods_all_have_nodes(shell: Shell) -> None:
     ended = shell("explain", "job/sort", "-n", "shop")
     assert ended.out == "shop/Job/sort: 12 pods, 12 have a node, 0 wait\n"
+
+
+@pytest.mark.parametrize("scheduler", [(0, 12)], indirect=True)
+@pytest.mark.parametrize(("ending", "are"), [(1, "is"), (2, "are")])
+def test_pods_that_are_being_deleted_are_told_apart(
+    scheduler: Scheduler, ending: int, are: str, shell: Shell
+) -> None:
+    scheduler.waiting = msgspec.structs.replace(scheduler.waiting, ending=ending)
+    ended = shell("explain", "job/sort", "-n", "shop")
+    placed = f"12 have a node ({ending} {are} being deleted)"
+    assert ended.out == f"shop/Job/sort: 12 pods, {placed}, 0 wait\n"
 
 
 @pytest.mark.parametrize("scheduler", [(0, 0)], indirect=True)

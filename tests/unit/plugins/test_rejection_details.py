@@ -126,7 +126,7 @@ def test_the_domains_of_a_spread_constraint_with_their_skews() -> None:
     world.queue.add(world.exists(pod))
     found = world.examined("wanted")
     (detail,) = [each.detail for each in found.rejections if each.plugin == "PodTopologySpread"]
-    assert detail == f"{ZONE}, maxSkew 1: b 0 (skew 1), c 1 (skew 2), a 2 (skew 3)"
+    assert detail == f"{ZONE}, maxSkew 1, pods that count: b 0 (skew 1), c 1 (skew 2), a 2 (skew 3)"
 
 
 def affinity(kind: str, app: str) -> dict[str, Any]:

@@ -151,7 +151,9 @@ async def test_pods_of_an_owner_that_have_a_node_are_counted() -> None:
     pages.failed(web(1))
     elsewhere = web(7)
     elsewhere.metadata.namespace = "other"
-    placed = [[web(number) for number in range(2, 5)], [make_pod("alone"), elsewhere]] * 30
+    ends = web(4)
+    ends.metadata.deletion_timestamp = "2030-01-01T00:00:00Z"
+    placed = [[web(2), web(3), ends], [make_pod("alone"), elsewhere]] * 30
     pages.pages = WaitingPages(
         pages.world.queue,
         clock=pages.world.clock,
@@ -159,7 +161,7 @@ async def test_pods_of_an_owner_that_have_a_node_are_counted() -> None:
         on_nodes=lambda: placed,
     )
     page = await pages.page(owner="default/Deployment/web", placed="1")
-    assert (page.selected, page.placed) == (1, 90)
+    assert (page.selected, page.placed, page.ending) == (1, 90, 30)
     assert (await pages.page(owner="default/Deployment/web")).placed is None
     assert (await pages.page(placed="1")).placed is None
 
