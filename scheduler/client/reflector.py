@@ -99,7 +99,8 @@ class Reflector(Generic[T]):
             on_decode: returns what is stored (interning); an object is malformed if it raises.
             on_relist: called with True before a list is applied and with False after it.
             on_contact: called with the error of each failed list or watch, and with None when a
-                watch is open. If it returns True, `synced` is set: the owner continues without.
+                watch is open. If it returns True, `synced` is set: the owner continues without. If
+                it returns a bool, the owner reports a list or watch that is forbidden.
             keep_raw: returns whether the store keeps the JSON of an object.
             submit: applies a batch to the store and the handler, at once or later.
         """
@@ -182,11 +183,11 @@ class Reflector(Generic[T]):
         """
         return await self._looks.wait()
 
-    def _contacted(self, error: RequestError | None) -> bool:
-        """Report a response, or an open watch; return whether the owner continues without."""
-        tolerated = self._on_contact is not None and bool(self._on_contact(error))
+    def _contacted(self, error: RequestError | None) -> bool | None:
+        """Report a response, or an open watch; return what `on_contact` does."""
+        answer = None if self._on_contact is None else self._on_contact(error)
         self._looks.end(error)
-        return tolerated
+        return answer
 
     def _count_end(self, cause: EndCause) -> None:
         self._ends[cause] = self._ends.get(cause, 0) + 1
@@ -236,8 +237,11 @@ class Reflector(Generic[T]):
         level = _log.error if rejected else _log.warning
         if rejected and known == self._rejection:
             level = _log.debug
+        elif tolerated is not None and cause is EndCause.FORBIDDEN:
+            # The owner reports all missing permissions at once.
+            level = _log.debug
         elif rejected and tolerated:
-            # Older API servers lack whole groups; a missing permission is reported by its owner.
+            # Older API servers lack whole groups.
             level = _log.info
         level(
             "list or watch failed",

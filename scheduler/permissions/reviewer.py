@@ -92,9 +92,10 @@ class PermissionReviewer:
         Without a response nothing changes: the requests themselves will show.
         """
         declared = None
-        while declared != self._state.declared:
-            declared = self._state.declared
-            await self._review(declared)
+        with self._state.reviewing():
+            while declared != self._state.declared:
+                declared = self._state.declared
+                await self._review(declared)
 
     async def _review(self, declared: tuple[Permission, ...]) -> None:
         try:

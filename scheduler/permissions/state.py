@@ -2,7 +2,8 @@
 
 What the reflectors meet counts for what they follow, because it is a fact; the reviewer tells the
 rest before it is needed. A resource that the API server lacks is not missing: there are no objects
-of it. Each change is logged once, with the rule to add.
+of it. Each change is logged once; changes that a review shows are one line for what is required
+and one for the rest, however many permissions are missing.
 
 A missing permission is required when no pod can be scheduled without it. Then the process is not
 ready, and after `STUCK_SECONDS` without a change not alive, so that its restarts show that it
@@ -11,7 +12,10 @@ cannot work. A missing optional one turns off what it is for, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -31,7 +35,17 @@ STUCK_SECONDS: Final = 120.0
 """Time after which the lack of a required permission makes the process not alive. Long enough to
 apply a ClusterRole after the Deployment, short enough for a rollout to be seen as failed."""
 
+REQUIRED: Final = "nothing can be scheduled: required permissions missing"
+OPTIONAL: Final = "optional permissions missing"
+GRANTED: Final = "permissions granted"
 ADVICE: Final = "kubestow check, with the same kubeconfig, prints the command that grants all of it"
+GRANT: Final = "an administrator grants all of it with: {command} | kubectl apply -f -"
+_ACCOUNT: Final = re.compile(
+    r'User "system:serviceaccount:([a-z0-9-]{1,63}):([a-z0-9.-]{1,253})" cannot '
+)
+
+MAX_RULES: Final = 3
+"""Missing permissions whose rules the log prints; the command that grants all has the others."""
 
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
@@ -61,6 +75,8 @@ class PermissionState:
         self._metrics = metrics
         #: All permissions that this configuration needs.
         self.declared: tuple[Permission, ...] = ()
+        #: The command that prints what grants all of it; empty if the log does not say it.
+        self.granting: tuple[str, ...] = ()
         #: Called after a missing permission came.
         self.on_granted: Callable[[], None] = lambda: None
         #: Sends a new request for a resource and returns how the server responds, by plural.
@@ -79,8 +95,11 @@ class PermissionState:
         self._missing: dict[Permission, tuple[str, ...]] = {}
         # When the missing ones last changed.
         self._changed_at = clock.monotonic()
-        # Whether the log named the command that grants all of it.
-        self._advised = False
+        # What of it the log says, and the reviews that run, during which nothing is logged.
+        self._logged: dict[Permission, tuple[str, ...]] = {}
+        self._reviews = 0
+        # The message of a refusal, which names the user.
+        self._refusal = ""
 
     def declare(self, permissions: Iterable[Permission]) -> None:
         """Set what the configuration needs; what is known of a permission stays known."""
@@ -93,6 +112,11 @@ class PermissionState:
                 self._missing[new] = verbs
             else:
                 self._gauge(old, ())
+        self._logged = {
+            same[_access(old)]: verbs
+            for old, verbs in self._logged.items()
+            if same.get(_access(old)) in self._missing
+        }
         self._reviewed, self._met = (
             {same[_access(old)]: verbs for old, verbs in known.items() if _access(old) in same}
             for known in (self._reviewed, self._met)
@@ -145,14 +169,14 @@ class PermissionState:
 
     # -- what others find out ----------------------------------------------------------------------
 
-    def contacted(self, resource: Resource[Any], error: RequestError | None) -> bool:
+    def contacted(self, resource: Resource[Any], error: RequestError | None) -> bool | None:
         """Note a response to a reflector; None: the watch is open.
 
-        Returns whether to go on without the resource.
+        Returns whether to go on without the resource; None if the response says nothing about it.
         """
         permission = self._of(resource)
         if permission is None:
-            return False
+            return None
         plural = resource.plural
         if error is None:
             self._found.add(plural)
@@ -160,7 +184,7 @@ class PermissionState:
             self._undiscovered -= {permission}
             self._met[permission] = ()
         elif not isinstance(error, ApiError) or error.status not in (FORBIDDEN, NOT_FOUND):
-            return False
+            return None
         elif error.status == NOT_FOUND and resource.group:
             # A group may be absent from a server; the core group never is.
             self._not_found.add(plural)
@@ -171,8 +195,19 @@ class PermissionState:
                 each for each in self._not_found if not self._about(each, permission)
             }
             self._met[permission] = FOLLOWING
+            self._refusal = self._refusal or error.message
         self._settle()
         return not permission.required or not self.serves(plural)
+
+    @contextmanager
+    def reviewing(self) -> Iterator[None]:
+        """Log no change until the end of a review, which shows all of them at once."""
+        self._reviews += 1
+        try:
+            yield
+        finally:
+            self._reviews -= 1
+            self._log_changes()
 
     def reviewed(self, denied: Missing, absent: Iterable[Permission]) -> None:
         """Note the result of a review: what is denied, and which of it the API server lacks."""
@@ -205,10 +240,8 @@ class PermissionState:
             return
         self._changed_at = self._clock.monotonic()
         for permission in self.declared:
-            self._report(permission, before.get(permission), self._missing.get(permission))
-        if not self._advised and any(each.required for each in self._missing):
-            self._advised = True
-            _log.error(ADVICE)
+            self._gauge(permission, self._missing.get(permission, ()))
+        self._log_changes()
         if before.keys() - self._missing.keys():
             self.on_granted()
 
@@ -220,27 +253,43 @@ class PermissionState:
             denied = (denied - {*FOLLOWING}) | {*self._met[permission]}
         return tuple(verb for verb in permission.verbs if verb in denied)
 
-    def _report(
-        self, permission: Permission, before: tuple[str, ...] | None, now: tuple[str, ...] | None
-    ) -> None:
-        if before == now:
+    def _log_changes(self) -> None:
+        """Log how `_missing` differs from what the log says: a line for each kind of change."""
+        if self._reviews:
             return
-        self._gauge(permission, now or ())
-        if now is None:
-            _log.info("permission granted", resource=permission.qualified, verbs=list(before or ()))
-            return
-        fields = {
-            "resource": permission.qualified,
-            "verbs": list(now),
-            "needed_by": permission.purpose,
-            "rule": missing_rules([(permission, now)]),
-        }
-        if permission.namespace:
-            fields["namespace"] = permission.namespace
-        if permission.required:
-            _log.error("required permission missing, nothing can be scheduled", **fields)
-        else:
-            _log.warning("optional permission missing", without=permission.without, **fields)
+        before, self._logged = self._logged, self._missing
+        changed = [each for each in self._missing if self._missing[each] != before.get(each)]
+        granted = [each for each in before if each not in self._missing]
+        if required := [each for each in changed if each.required]:
+            grant = {"grant": self._grant()} if self.granting else {}
+            _log.error(REQUIRED, **self._fields(required), **grant)
+        if optional := [each for each in changed if not each.required]:
+            off: dict[str, list[str]] = {}
+            for each in optional:
+                off.setdefault(each.without, []).append(each.qualified)
+            without = [f"{text} ({', '.join(names)})" for text, names in off.items()]
+            _log.warning(OPTIONAL, without=without, **self._fields(optional))
+        if granted:
+            _log.info(GRANTED, permissions=[_words(each, before[each]) for each in granted])
+        if not self._missing:
+            self._refusal = ""
+
+    def _fields(self, permissions: Sequence[Permission]) -> dict[str, Any]:
+        missing = [(each, self._missing[each]) for each in permissions]
+        fields: dict[str, Any] = {"missing": [_words(*each) for each in missing]}
+        if len(missing) <= MAX_RULES:
+            fields["rules"] = missing_rules(missing)
+        if self._refusal:
+            fields["error"] = self._refusal
+        return fields
+
+    def _grant(self) -> str:
+        """Return how to get the required permissions."""
+        found = _ACCOUNT.search(self._refusal)
+        if found is None:
+            return ADVICE
+        words = (*self.granting, "--service-account", f"{found[1]}/{found[2]}")
+        return GRANT.format(command=shlex.join(words))
 
     def _gauge(self, permission: Permission, missing: tuple[str, ...]) -> None:
         for verb in permission.verbs:
@@ -279,6 +328,11 @@ class PermissionState:
 def _access(permission: Permission) -> Permission:
     """Return a permission without texts, which name the plugins that need it."""
     return replace(permission, purpose="", without="")
+
+
+def _words(permission: Permission, verbs: Iterable[str]) -> str:
+    where = f" in {permission.namespace}" if permission.namespace else ""
+    return f"{'/'.join(verbs)} {permission.qualified}{where}"
 
 
 def accesses(permission: Permission) -> tuple[Access, ...]:

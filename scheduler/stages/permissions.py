@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from scheduler.framework import ClusterEvent
 from scheduler.framework.events import UNSCHEDULABLE_TIMEOUT
@@ -19,6 +20,9 @@ PERMISSION_GRANTED = ClusterEvent(
     UNSCHEDULABLE_TIMEOUT.resource, UNSCHEDULABLE_TIMEOUT.action_type, "PermissionGranted"
 )
 """Moves all unschedulable pods, since any plugin may have rejected them without the permission."""
+
+PRINT_ROLES: Final = ("kubestow", "config", "rbac")
+"""The command that prints the roles of a configuration."""
 
 
 def declare_permissions(

@@ -19,7 +19,7 @@ from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.options import RunOptions
 from scheduler.stages.connections import Connections, connect
 from scheduler.stages.controllers import Controllers, build_controllers
-from scheduler.stages.permissions import build_reviewer, declare_permissions
+from scheduler.stages.permissions import PRINT_ROLES, build_reviewer, declare_permissions
 from scheduler.stages.profiles import Profiles, build_profiles
 from scheduler.stages.reflectors import build_handlers, build_reflectors
 from scheduler.stages.scheduling import Scheduling, build_scheduling
@@ -134,6 +134,7 @@ def wire(
         serving=bool(options.serving.secure_port),
     )
     declare()
+    state.permissions.granting = (*PRINT_ROLES, *filter(None, [options.config_file]))
     reviewer = build_reviewer(connections, state, scheduling)
     handlers = build_handlers(connections, state, profiles, scheduling, controllers)
     reflectors = build_reflectors(connections, state, profiles, scheduling, handlers)

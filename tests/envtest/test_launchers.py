@@ -187,9 +187,9 @@ def answers(process: ManagedProcess, launcher: Launcher, probe: str) -> bool:
 def missing(process: ManagedProcess) -> set[str]:
     """Return the resources of which optional permissions are missing, by the log."""
     lines = process.log.read_text().splitlines()
-    found = [json.loads(line) for line in lines if 'permission missing"' in line]
-    assert {each["msg"] for each in found} <= {"optional permission missing"}
-    return {each["resource"] for each in found}
+    found = [json.loads(line) for line in lines if 'permissions missing"' in line]
+    assert {each["msg"] for each in found} <= {"optional permissions missing"}
+    return {each.split()[1] for line in found for each in line["missing"]}
 
 
 def test_a_launcher_starts_kubestow_in_place_of_kube_scheduler(

@@ -110,9 +110,11 @@ def test_optional_permissions_may_come_later(
         work.until_bound("first")
         until(lambda: "[!]optional-permissions degraded" in ready(process)[1], "it is told")
         assert ready(process)[0] == http.HTTPStatus.OK
-        log = process.log.read_text()
-        assert log.count("optional permission missing") >= len(OPTIONAL)
-        assert "- {apiGroups: [storage.k8s.io], resources: [volumeattachments]" in log
+        until(lambda: "optional permissions missing" in process.log.read_text(), "the line")
+        found = [json.loads(line) for line in process.log.read_text().splitlines()]
+        (line,) = [each for each in found if each["msg"] == "optional permissions missing"]
+        assert len(line["missing"]) >= len(OPTIONAL)
+        assert [each for each in found if "list or watch failed" in each["msg"]] == []
         asked = kubestow(
             "explain", "permissions/first", f"--server=https://127.0.0.1:{process.port}",
             f"--kubeconfig={control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)}",
@@ -151,7 +153,14 @@ def test_without_a_required_permission_it_is_not_ready_and_tells_why(
             until(lambda: readiness(port)[0] == http.HTTPStatus.OK, "ready")
         finally:
             denied.terminate()
-    assert "required permission missing" in log.read_text()
+    (line,) = [
+        each
+        for each in map(json.loads, log.read_text().splitlines())
+        if each["msg"] == "nothing can be scheduled: required permissions missing"
+    ]
+    assert line["missing"] == ["create pods/binding", "list/watch namespaces"]
+    assert '- {apiGroups: [""], resources: [pods/binding], verbs: [create]}' in line["rules"]
+    assert f"--service-account {NAMESPACE}/{ACCOUNT} | kubectl apply -f -" in line["grant"]
 
 
 def test_check_compares_a_cluster_with_a_configuration(

@@ -21,7 +21,15 @@ from scheduler.client.resources import (
 )
 from scheduler.framework import Permission
 from scheduler.permissions.declarations import followed
-from scheduler.permissions.state import ADVICE, STUCK_SECONDS, PermissionState, accesses
+from scheduler.permissions.state import (
+    ADVICE,
+    GRANTED,
+    OPTIONAL,
+    REQUIRED,
+    STUCK_SECONDS,
+    PermissionState,
+    accesses,
+)
 from tests.unit.client.virtual_clock import ManualClock
 
 READ = ("list", "watch")
@@ -33,8 +41,11 @@ BUDGETS = Permission(
 BIND = Permission(resource="pods/binding", verbs=("create",), purpose="Binder")
 
 
-def rejected(status: int) -> ApiError:
-    return ApiError("GET", "/x", status=status, body=StatusBody())
+ACCOUNT = 'nodes is forbidden: User "system:serviceaccount:ops:bot" cannot list resource "nodes"'
+
+
+def rejected(status: int, message: str = "") -> ApiError:
+    return ApiError("GET", "/x", status=status, body=StatusBody(message=message))
 
 
 class Gauges:
@@ -75,9 +86,9 @@ GONE = ConnectionFailed("GET", "/x", "refused", sent=False)
         (POD_DISRUPTION_BUDGETS, rejected(403), True, False, True),
         (NODES, rejected(403), False, False, False),
         (NODES, rejected(404), False, False, False),
-        (NODES, rejected(500), False, True, True),
-        (RESOURCE_QUOTAS, rejected(503), False, True, True),
-        (RESOURCE_QUOTAS, GONE, False, True, True),
+        (NODES, rejected(500), None, True, True),
+        (RESOURCE_QUOTAS, rejected(503), None, True, True),
+        (RESOURCE_QUOTAS, GONE, None, True, True),
         (RESOURCE_QUOTAS, None, False, True, True),
     ],
 )
@@ -85,7 +96,7 @@ def test_a_response_to_a_reflector_decides(
     fixture: Fixture,
     resource: object,
     error: RequestError | None,
-    goes_on: bool,
+    goes_on: bool | None,
     may_list: bool,
     ready: bool,
 ) -> None:
@@ -236,16 +247,80 @@ def test_each_change_is_logged_once_with_the_rule(fixture: Fixture) -> None:
             fixture.state.contacted(NODES, rejected(403))
         for _ in range(2):
             fixture.state.contacted(NODES, None)
-    assert [(each["log_level"], each["event"], each.get("resource")) for each in logs] == [
-        ("warning", "optional permission missing", "poddisruptionbudgets.policy"),
-        ("error", "required permission missing, nothing can be scheduled", "nodes"),
-        ("error", ADVICE, None),
-        ("info", "permission granted", "nodes"),
+    assert [(each["log_level"], each["event"]) for each in logs] == [
+        ("warning", OPTIONAL),
+        ("error", REQUIRED),
+        ("info", GRANTED),
     ]
-    assert logs[0]["without"] == "none preempt"
-    assert logs[0]["rule"] == (
+    assert logs[0]["without"] == ["none preempt (poddisruptionbudgets.policy)"]
+    assert logs[0]["rules"] == (
         "- {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [list, watch]}"
     )
+    assert logs[1]["missing"] == logs[2]["permissions"] == ["list/watch nodes"]
+
+
+def test_a_review_is_one_line_for_what_is_required_and_one_for_the_rest(fixture: Fixture) -> None:
+    state = fixture.state
+    state.granting = ("kubestow", "config", "rbac", "my profile.yaml")
+    others = [replace(QUOTAS, resource=f"others{number}") for number in range(9)]
+    state.declare([*state.declared, *others])
+    with capture_logs() as logs:
+        with state.reviewing():
+            state.contacted(NODES, rejected(403, ACCOUNT))
+            state.contacted(RESOURCE_QUOTAS, rejected(403, ACCOUNT))
+            assert logs == []
+            denied = {each: each.verbs for each in (NODES_READ, BIND, QUOTAS, BUDGETS, *others)}
+            state.reviewed(denied, ())
+        state.contacted(POD_DISRUPTION_BUDGETS, rejected(403, ACCOUNT))
+    required, optional = logs
+    assert (required["log_level"], required["event"]) == ("error", REQUIRED)
+    assert required["missing"] == ["list/watch nodes", "create pods/binding"]
+    assert required["rules"].count("\n") == 1
+    assert required["error"] == ACCOUNT
+    assert required["grant"] == (
+        "an administrator grants all of it with: kubestow config rbac 'my profile.yaml' "
+        "--service-account ops/bot | kubectl apply -f -"
+    )
+    assert (optional["log_level"], optional["event"]) == ("warning", OPTIONAL)
+    assert optional["without"][1] == "none preempt (poddisruptionbudgets.policy)"
+    assert optional["without"][0].startswith("no quotas (resourcequotas, others0, others1,")
+    assert "rules" not in optional, "they would hide the text"
+    with capture_logs() as logs, state.reviewing():
+        state.reviewed({**denied, NODES_READ: ("watch",)}, ())
+    assert logs == [], "the reflector knows better"
+
+
+def test_another_permission_that_is_missing_later_is_another_line(fixture: Fixture) -> None:
+    state = fixture.state
+    with state.reviewing():
+        state.reviewed({BIND: ("create",)}, ())
+    with capture_logs() as logs:
+        for denied in ({BIND: ("create",)}, {BIND: ("create",), NODES_READ: READ}):
+            with state.reviewing():
+                state.reviewed(denied, ())
+    assert [each["missing"] for each in logs] == [["list/watch nodes"]]
+
+
+@pytest.mark.parametrize("message", ["", 'User "ann" cannot list resource "nodes"', "no entry"])
+def test_a_user_who_is_no_account_is_led_to_the_check(fixture: Fixture, message: str) -> None:
+    fixture.state.granting = ("kubestow", "config", "rbac")
+    with capture_logs() as logs:
+        fixture.state.contacted(NODES, rejected(403, message))
+    assert logs[0]["grant"] == ADVICE
+    assert logs[0].get("error", "") == message
+
+
+def test_a_review_that_fails_hides_nothing(fixture: Fixture) -> None:
+    state = fixture.state
+
+    def fail() -> None:
+        with state.reviewing():
+            state.contacted(NODES, rejected(403))
+            raise KeyError
+
+    with capture_logs() as logs, pytest.raises(KeyError):
+        fail()
+    assert [each["event"] for each in logs] == [REQUIRED]
 
 
 def test_only_the_verbs_that_are_missing_are_added(fixture: Fixture) -> None:
@@ -284,7 +359,7 @@ async def test_what_is_missing_and_declared_again_is_no_change(fixture: Fixture)
     assert fixture.gauges.values["resourcequotas", "list", False] is False
     with capture_logs() as logs:
         state.declare([replace(BIND, without="nothing is bound"), QUOTAS])
-    assert [each["resource"] for each in logs] == ["pods/binding"]
+    assert [each["missing"] for each in logs] == [["create pods/binding"]]
     assert fixture.gauges.values["pods/binding", "create", True] is False
     assert fixture.gauges.values["pods/binding", "create", False] is True
     assert fixture.granted == 0
