@@ -79,7 +79,8 @@ class Endpoint:
     token: str = field(repr=False)
     kubeconfig: str
     context: str
-    lease: str = DEFAULT_LEASE
+    #: Empty: that of `DEFAULT_LEASE`, or a scheduler of the user that leads without one.
+    lease: str = ""
     ca_file: str
     tls_server_name: str
     insecure_skip_tls_verify: bool
@@ -238,12 +239,13 @@ def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
         source = click.get_current_context().get_parameter_source
         if values["token"] and source("token_file") is ParameterSource.ENVIRONMENT:
             values["token_file"] = None
+        lease = _lease(values.pop("lease"))
         endpoint = Endpoint(
             server=_server(values.pop("server")),
             token=_token(values.pop("token"), values.pop("token_file")),
             kubeconfig=values.pop("kubeconfig") or "",
             context=values.pop("context") or "",
-            lease=_lease(values.pop("lease")),
+            lease="" if source("lease") is ParameterSource.DEFAULT else lease,
             ca_file=values.pop("ca_file") or "",
             tls_server_name=values.pop("tls_server_name") or "",
             insecure_skip_tls_verify=values.pop("insecure_skip_tls_verify"),

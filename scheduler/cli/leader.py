@@ -100,11 +100,16 @@ class ClusterAccess:
 class LeaderRoute:
     """The way through the API server; see `Route`. One for each Lease, used again and again."""
 
-    def __init__(self, *, kubeconfig: str, context: str, lease: str, token: str = "") -> None:
-        """Prepare; `lease` is `namespace/name`, `token` goes to the scheduler alone."""
+    def __init__(self, *, kubeconfig: str, context: str, lease: str = "", token: str = "") -> None:
+        """Prepare; `token` goes to the scheduler alone.
+
+        `lease` is `namespace/name`: no other leader is asked. Without it that of `DEFAULT_LEASE` is
+        asked, or a scheduler of this user that leads without a Lease.
+        """
         self._kubeconfig = kubeconfig
         self._context = context
-        self._lease = lease
+        self._lease = lease or DEFAULT_LEASE
+        self._or_own = not lease
         self._token = token
         self._loaded: tuple[float, ClusterAccess] | None = None
 
@@ -190,7 +195,8 @@ class LeaderRoute:
         if status not in (200, 404):
             raise errors.lease_refused(self._lease, cluster, status, body)
         record = leader_of(_object(body)) if status == 200 else None
-        if record is None and (own := _own_scheduler(cluster.server, "")) is not None:
+        own = _own_scheduler(cluster.server, "") if self._or_own and record is None else None
+        if own is not None:
             return own
         if status == 404:
             raise errors.lease_refused(self._lease, cluster, status, body)

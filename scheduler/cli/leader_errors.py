@@ -33,8 +33,8 @@ NO_API_SERVER: Final = "cannot reach the API server {server} ({source}): {text}"
 NO_LEADER: Final = (
     "nobody holds the Lease {lease} now: no replica leads. A new one takes over within seconds;\n"
     "otherwise look at its pods:  {kubectl} -n {namespace} get pods\n"
-    "A scheduler with --leader-elect=false holds no Lease: it is found on the machine of the user "
-    "who\nruns it; elsewhere give --server URL."
+    "A scheduler with --leader-elect=false holds no Lease: without --lease it is found on the "
+    "machine of\nthe user who runs it; elsewhere give --server URL."
 )
 NO_ADDRESS: Final = (
     "{holder}, which holds the Lease {lease}, does not publish how to reach it: it serves no "
@@ -62,8 +62,8 @@ BAD_ADDRESS: Final = (
 NO_LEASE: Final = (
     "there is no Lease {lease}: the scheduler was never started there, or its configuration has "
     "another\nleaderElection.resourceNamespace or resourceName. Give --lease NAMESPACE/NAME.\n"
-    "A scheduler with --leader-elect=false has none: it is found on the machine of the user who "
-    "runs it;\nelsewhere give --server URL."
+    "A scheduler with --leader-elect=false has none: without --lease it is found on the machine of "
+    "the user\nwho runs it; elsewhere give --server URL."
 )
 BROKEN: Final = (
     "{name} cannot be reached: {text}\n"

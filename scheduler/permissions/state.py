@@ -195,7 +195,8 @@ class PermissionState:
                 each for each in self._not_found if not self._about(each, permission)
             }
             self._met[permission] = FOLLOWING
-            self._refusal = self._refusal or error.message
+            if permission.required or not self._refusal:
+                self._refusal = error.message
         self._settle()
         return not permission.required or not self.serves(plural)
 

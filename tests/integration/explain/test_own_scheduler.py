@@ -66,6 +66,22 @@ def test_a_scheduler_without_a_lease_that_the_user_runs_here_is_asked(
     assert (ask().code, cluster.authorizations) == (0, ["Bearer of-the-kubeconfig"])
 
 
+@pytest.mark.parametrize("way", ["option", "environment"])
+@pytest.mark.parametrize("lease", [status(404, "no"), lambda: web.json_response({"spec": {}})])
+def test_who_names_a_lease_gets_no_answer_of_a_scheduler_without_one(
+    cluster: Cluster, ask: Ask, own: Own, lease: Answer, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.lease = lease
+    own()
+    name = f"{NAMESPACE}/kubestow"
+    if way == "environment":
+        monkeypatch.setenv("KUBESTOW_LEASE", name)
+    found = ask() if way == "environment" else ask("--lease", name)
+    assert (found.code, cluster.authorizations) == (5, [])
+    assert f"Lease {name}" in found.err
+    assert "without --lease it is found on the machine" in " ".join(found.err.split())
+
+
 @pytest.mark.parametrize(
     "fields",
     [
