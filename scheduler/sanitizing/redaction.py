@@ -107,7 +107,8 @@ _LINE_START: Final = re.compile(r"(?:^|[\r\n]|\\n)[ \t]*+(?:-[ \t]++)?+\Z")
 # A digit within 256 characters: looking further after each of many names would be quadratic.
 _RANDOM: Final = re.compile(r"(?=[^\s\"',;&})\]\\\d]{0,256}+\d)[A-Za-z0-9._~+/=-]{12,}+")
 _TOKEN_COMMAND: Final = re.compile(
-    r"\$\(kubectl (?:-n [a-z0-9-]{1,63} )?create token [a-zA-Z0-9.-]{1,253}\)"
+    r"\$\(kubectl(?: --(?:kubeconfig|context)=[\w.~@:/+-]{1,999}){0,2}"
+    r"(?: -n [a-z0-9-]{1,63})? create token [a-zA-Z0-9.-]{1,253}\)"
 )
 """How a token is made, in our own texts: it is all of the value, so no token is there."""
 _VALUE_OF: Final = re.compile(r"""(?:\\*+["'])?([A-Za-z0-9_.-]++)""")
