@@ -222,13 +222,13 @@ def test_check_names_the_account_or_the_binding_that_is_absent(
 
     control_plane.admin.request("DELETE", f"{RBAC}/clusterrolebindings/{ACCOUNT}")
     unbound = f"No ClusterRoleBinding gives a ClusterRole to {NAMESPACE}/{ACCOUNT}.\n"
-    command = f"  kubestow config rbac --service-account {NAMESPACE}/{ACCOUNT} | kubectl apply -f -"
+    granting = f"  kubestow config rbac --service-account {NAMESPACE}/{ACCOUNT} | kubectl"
     assert unbound in (told := check(ACCOUNT))
-    assert command in told
+    assert f"{granting} --kubeconfig={control_plane.kubeconfig} apply -f -" in told
     assert "Add to the rules of the ClusterRole:" not in told
     # The account itself finds out who it is, and that it may read none of this.
     told = kubestow("check", f"--kubeconfig={own}").stdout
-    assert command in told
+    assert f"{granting} --kubeconfig={own} apply -f -" in told
     assert "Add to the rules of the ClusterRole:" not in told
     grant(control_plane, printed)
     assert "ClusterRoleBinding" not in check(ACCOUNT)
