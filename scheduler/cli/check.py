@@ -32,6 +32,12 @@ ADVICE: Final = {
 }
 """Words before the rules to add, by the states that these are for."""
 
+ENDINGS: Final = {
+    EXIT_FAILED: "Exit code 1: something required is missing, see above.",
+    EXIT_DEGRADED: "Exit code 3: only optional permissions are missing, see above.",
+}
+"""What the exit codes mean, as the last line."""
+
 Review = Callable[["ApiClient", "Access"], Awaitable[bool]]
 
 
@@ -136,9 +142,10 @@ def command(
         if installed:
             click.echo("\n" + "\n".join(installed))
     states = {each.state for each in findings}
-    if "missing" in states:
-        raise SystemExit(EXIT_FAILED)
-    raise SystemExit(EXIT_DEGRADED if "off" in states else 0)
+    code = EXIT_FAILED if "missing" in states else EXIT_DEGRADED if "off" in states else 0
+    if output == "table" and code:
+        click.echo(f"\n{ENDINGS[code]}")
+    raise SystemExit(code)
 
 
 async def find(client: ApiClient, needed: Sequence[Permission], review: Review) -> list[Finding]:
