@@ -197,7 +197,8 @@ async def test_a_bound_pod_and_a_pod_of_another_scheduler_are_explained(scheduli
         theirs = await explanation_of(site, "theirs", "not ours")
     assert mine["node"] == "n1"
     assert mine["since"]
-    assert mine["nodes"] is theirs["nodes"] is None
+    assert mine["nodes"] is None
+    assert (theirs["examined_by"], theirs["nodes"]["feasible"]) == ("kubestow", 1)
     assert 'schedulerName is "default-scheduler"' in theirs["summary"]
 
 
