@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -59,6 +60,8 @@ class ClientConfiguration:
     server_hostname: str | None = None
     proxy: str | None = None
     source: str = ""
+    kubectl: str = "kubectl"
+    """The command that uses the same configuration, for messages."""
     impersonation: Headers = ()
     """Headers of each request to the API server, if the kubeconfig acts as another user."""
 
@@ -220,6 +223,8 @@ async def _load_kubeconfig(
         credentials = TokenFileCredentials(selected.user.folder / user.token_file, clock)
     else:
         credentials = StaticCredentials(_authorization(user))
+    # The files of KUBECONFIG are merged, and kubectl finds them itself.
+    files = [f"--kubeconfig={paths[0]}"] if len(paths) == 1 else []
     return ClientConfiguration(
         server=server,
         tls=tls,
@@ -227,6 +232,7 @@ async def _load_kubeconfig(
         server_hostname=cluster.tls_server_name or None,
         proxy=cluster.proxy_url or None,
         source=f"kubeconfig {os.pathsep.join(map(str, paths))}, context {selected.context}",
+        kubectl=shlex.join(["kubectl", *files, f"--context={selected.context}"]),
         impersonation=user.impersonation(),
     )
 

@@ -22,8 +22,8 @@ PERIOD_SECONDS: Final = 10.0
 UNREACHED: Final = "the API server cannot be reached, retrying"
 REACHED: Final = "the API server can be reached again"
 UNACCEPTED: Final = (
-    "the API server does not accept the credentials, retrying; does kubectl auth whoami work with "
-    "them?"
+    "the API server does not accept the credentials, retrying; does {kubectl} auth whoami work "
+    "with them?"
 )
 ACCEPTED: Final = "the API server accepts the credentials again"
 
@@ -40,8 +40,14 @@ def _is_unaccepted(error: RequestError) -> bool:
 class OutageLog:
     """Collects failures and successes of the users of one server. Belongs to one event loop."""
 
-    def __init__(self, clock: Clock, server: str, configuration: str) -> None:
-        """Prepare; `configuration` says where address and credentials are from."""
+    def __init__(
+        self, clock: Clock, server: str, configuration: str, kubectl: str = "kubectl"
+    ) -> None:
+        """Prepare; `configuration` says where address and credentials are from.
+
+        `kubectl` is the command that uses the same.
+        """
+        self._kubectl = kubectl
         self._clock = clock
         self._server = server
         self._configuration = configuration
@@ -65,7 +71,7 @@ class OutageLog:
         unaccepted = _is_unaccepted(error)
         self._over = ACCEPTED if unaccepted else REACHED
         (_log.error if unaccepted else _log.warning)(
-            UNACCEPTED if unaccepted else UNREACHED,
+            UNACCEPTED.format(kubectl=self._kubectl) if unaccepted else UNREACHED,
             server=self._server,
             configuration=self._configuration,
             affected=list(self._affected),

@@ -94,7 +94,7 @@ class ApiClient:
         self.clock: Clock = clock or SystemClock()
         self.metrics: ClientMetrics = metrics or NullMetrics()
         found = transport.configuration
-        self.outages = OutageLog(self.clock, found.server, found.source)
+        self.outages = OutageLog(self.clock, found.server, found.source, found.kubectl)
         self._user_agent = user_agent
         self._trace_headers = trace_headers
         self._sender = RequestSender(

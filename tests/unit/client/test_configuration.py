@@ -105,8 +105,10 @@ class TestKubeconfig:
         assert found.tls.context.verify_mode is ssl.CERT_REQUIRED
 
     async def test_context(self, tmp_path: Path) -> None:
-        found = await load(kubeconfig(tmp_path), context="two")
+        path = kubeconfig(tmp_path)
+        found = await load(path, context="two")
         assert found.server == "http://two:8080"
+        assert found.kubectl == f"kubectl --kubeconfig={path} --context=two"
         assert found.tls is None
         assert await found.authorization() is None
 

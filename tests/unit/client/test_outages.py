@@ -50,7 +50,8 @@ def test_many_failures_are_one_line_per_period_and_one_when_it_is_over(clock: Ma
 def test_credentials_that_are_not_accepted_are_one_line_per_period_as_well(
     clock: ManualClock,
 ) -> None:
-    outages = OutageLog(clock, "https://api:6443", "kubeconfig x")
+    kubectl = "kubectl --kubeconfig=x --context=y"
+    outages = OutageLog(clock, "https://api:6443", "kubeconfig x", kubectl)
     error = ApiError("GET", "/api/v1/pods", status=401, body=StatusBody())
     assert is_outage(error)
     assert not is_outage(ApiError("GET", "/api/v1/pods", status=403, body=StatusBody()))
@@ -59,7 +60,7 @@ def test_credentials_that_are_not_accepted_are_one_line_per_period_as_well(
             outages.failed(plural, error)
         for plural in ("pods", "nodes"):
             outages.recovered(plural)
-    assert [line["event"] for line in lines] == [UNACCEPTED, ACCEPTED]
+    assert [line["event"] for line in lines] == [UNACCEPTED.format(kubectl=kubectl), ACCEPTED]
     assert lines[0]["configuration"] == "kubeconfig x"
 
 
