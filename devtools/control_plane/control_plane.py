@@ -97,7 +97,8 @@ class ControlPlane:
         write_service_account_keys(self.files.signing_key, self.files.verification_key)
         self.admin_token = write_token_file(self.files.tokens)
         self.admin = AdminClient(self.port, self.admin_token, self.files.authority)
-        self._processes = Processes(self.files.logs)
+        #: All that it started.
+        self.processes = Processes(self.files.logs)
         self._etcd: ManagedProcess | None = None
         self._api_server: ManagedProcess | None = None
 
@@ -150,7 +151,7 @@ class ControlPlane:
     def stop(self) -> None:
         """End every process and delete the data. Calling it again does nothing."""
         self.admin.close()
-        self._processes.close()
+        self.processes.close()
         # Logs explain a failure; the database of a benchmark only fills the disk.
         shutil.rmtree(
             self.files.etcd_data if self._keep_directory else self.files.directory,
@@ -297,7 +298,7 @@ class ControlPlane:
             "PYTHONPATH": str(Path.cwd()),
             **(environment or {}),
         }
-        process = self._processes.start(name, command, port=port, environment=variables)
+        process = self.processes.start(name, command, port=port, environment=variables)
         if wait:
             process.wait_until(
                 lambda: serves_ok(port, "/readyz"), timeout=START_TIMEOUT_SECONDS, what="ready"
@@ -370,7 +371,7 @@ class ControlPlane:
         self, name: str, binary: Path, arguments: Sequence[str], *, port: int
     ) -> ManagedProcess:
         command = [str(binary), *arguments]
-        return self._processes.start(name, command, port=port, environment=self._environment())
+        return self.processes.start(name, command, port=port, environment=self._environment())
 
     def _environment(self) -> dict[str, str]:
         """Keep the user's kubeconfig, kubectl cache and etcd settings out, let Go be tuned."""

@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -167,6 +168,17 @@ class Processes:
         process = ManagedProcess(name, command, log, port, popen)
         self._started.append(process)
         return process
+
+    @contextmanager
+    def killed_on_error(self) -> Iterator[None]:
+        """Kill what was started within and still runs, if that ends with an exception."""
+        before = len(self._started)
+        try:
+            yield
+        except BaseException:
+            for process in reversed(self._started[before:]):
+                process.kill()
+            raise
 
     def close(self) -> None:
         """Kill whatever runs; what it holds in memory or on disk is not wanted any more."""

@@ -43,6 +43,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         find_binaries(*marker.args)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """End what a test that fails has started on a control plane that later tests use too.
+
+    A scheduler that it left behind would schedule their pods.
+    """
+    plane = getattr(item, "funcargs", {}).get("control_plane")
+    if not isinstance(plane, ControlPlane):
+        return (yield)
+    with plane.processes.killed_on_error():
+        return (yield)
+
+
 @pytest.fixture(scope="session")
 def envtest_binaries() -> Binaries:
     """Return the binaries of the control plane; skips the test if there are none."""

@@ -17,6 +17,7 @@ import pytest
 from devtools.control_plane.ports import HIGHEST_PORT, LOOPBACK, LOWEST_PORT, free_port
 from devtools.control_plane.processes import ManagedProcess, ProcessError, Processes
 
+PATIENCE_SECONDS = 120.0
 FOREVER = (sys.executable, "-S", "-c", "print('up', flush=True); import signal; signal.pause()")
 STUBBORN = (
     sys.executable,
@@ -36,11 +37,11 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 def start(processes: Processes, command: tuple[str, ...], name: str = "child") -> ManagedProcess:
     process = processes.start(name, command, port=1, environment={})
-    process.wait_until(lambda: "up" in process.log_tail(), timeout=10, what="up")
+    process.wait_until(lambda: "up" in process.log_tail(), timeout=PATIENCE_SECONDS, what="up")
     return process
 
 
-def ends(pid_handle: int, timeout: float = 10) -> bool:
+def ends(pid_handle: int, timeout: float = PATIENCE_SECONDS) -> bool:
     poll = select.poll()
     poll.register(pid_handle, select.POLLIN)
     return bool(poll.poll(timeout * 1000))
@@ -67,6 +68,24 @@ def test_stop_terminates_and_then_kills(processes: Processes) -> None:
     gentle.stop()
     stubborn.stop(timeout=0)
     assert (gentle.returncode, stubborn.returncode) == (-signal.SIGTERM, -signal.SIGKILL)
+
+
+def test_what_a_failing_test_has_started_ends_with_it(processes: Processes) -> None:
+    shared = start(processes, FOREVER, "shared")
+    with processes.killed_on_error():
+        kept = start(processes, FOREVER, "kept")
+    left = []
+
+    def failing_test() -> None:
+        with processes.killed_on_error():
+            left.append(start(processes, FOREVER, "left"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing_test()
+    assert left[0].returncode == -signal.SIGKILL
+    assert shared.running
+    assert kept.running
 
 
 def test_stopping_a_process_that_has_ended_does_nothing(processes: Processes) -> None:
