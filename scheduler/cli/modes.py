@@ -95,6 +95,10 @@ _WAY: Final[tuple[Choice, ...]] = (
         Mode("--server", _given(*_OF_SERVER), _OF_SERVER),
         Mode("the way to the leader", _otherwise, ("lease",)),
     ),
+    (
+        Mode("--insecure-skip-tls-verify", _given("insecure_skip_tls_verify")),
+        Mode("a connection with a verified certificate", _otherwise, ("ca_file",)),
+    ),
 )
 """Of commands that ask a scheduler. A token overrides the kubeconfig, also with --server."""
 
