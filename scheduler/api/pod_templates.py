@@ -19,6 +19,15 @@ class NoPodError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class PodCount:
+    """The number of pods that a controller makes at the same time, and the field that says so."""
+
+    number: int
+    field: str = ""
+    """Such as `spec.replicas`; empty: none says it."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodOf:
     """A pod, and what of its manifest it does not have."""
 
@@ -59,6 +68,39 @@ def pod_of(manifest: Any) -> PodOf:
         raise NoPodError("has neither kind nor spec; give a Pod, or a controller with a template")
     _check_objects(own, spec or {})
     return PodOf({**manifest, "apiVersion": "v1", "kind": "Pod", "metadata": dict(own)})
+
+
+def pod_count(manifest: Any) -> PodCount:
+    """Return how many pods a controller makes at the same time; 1 of all else.
+
+    Raises:
+        NoPodError: a field that says so is no number.
+
+    >>> pod_count({"kind": "Deployment", "spec": {"replicas": 7, "template": {"spec": {}}}})
+    PodCount(number=7, field='spec.replicas')
+    >>> job = {"spec": {"parallelism": 5, "completions": 3, "template": {"spec": {}}}}
+    >>> pod_count(job).number, pod_count({"kind": "CronJob", "spec": {"jobTemplate": job}})
+    (3, PodCount(number=3, field='spec.jobTemplate.spec.completions'))
+    """
+    paths = _TEMPLATES if isinstance(manifest, Mapping) else ()
+    path = next((each for each in paths if _at(manifest, each) is not None), None)
+    if path is None:
+        return PodCount(1)
+    above: Any = manifest
+    for name in path[:-1]:
+        above = above[name]
+    found = []
+    for name in ("replicas", "parallelism", "completions"):
+        field, value = ".".join((*path[:-1], name)), above.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise NoPodError(f"has {field} {str(value)[:40]!r}, which must be a number from 0")
+        found.append(PodCount(value, field))
+    if [each.field.rpartition(".")[2] for each in found] == ["completions"]:
+        # One after the other.
+        return PodCount(1)
+    return min(found, key=lambda each: each.number, default=PodCount(1))
 
 
 def _at(manifest: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any] | None:

@@ -41,8 +41,19 @@ on NODE; without one a node has cpu=4,memory=16Gi,pods=110. FIELD is cpu, memory
 of the first container, a path such as spec.priority or spec.containers[1].image, or a JSON pointer;
 an empty VALUE removes it.
 
+Of the manifest of a controller, as many copies as it makes pods at the same time are asked about:
+spec.replicas, of a Job parallelism and completions; of a DaemonSet one. --copies says otherwise.
+
 Exits with 0 if the pod (all copies) would fit, 3 if not.
 """
+COPIES: Final = "copies"
+TOO_MANY: Final = (
+    "{source}: {field} is {number}, and a question may place {most} copies: ask about fewer with "
+    "--copies, or count all that fit with `kubestow simulate --how-many-fit`"
+)
+OF_DAEMON_SET: Final = (
+    "a DaemonSet makes a pod for each node; the answer is about one pod, on any of them"
+)
 SHOWN_NODES: Final = 12
 SHOWN_VICTIMS: Final = 8
 _RESOURCE: Final = re.compile(
@@ -84,8 +95,8 @@ FILE: Final = click.Path(exists=True, dir_okay=False, allow_dash=True)
 @click.option("--remove-pod", multiple=True, metavar="NAMESPACE/POD", help="Remove a pod.")
 @click.option("--set", "fields", multiple=True, metavar="FIELD=VALUE", help="Change the pod.")
 @click.option(
-    "--copies", type=click.IntRange(1, 100), default=1, show_default=True,
-    help="How many of the pod to place.",
+    "--copies", type=click.IntRange(1, 100),
+    help="How many of the pod to place. Default: as many as the controller of -f makes, else 1.",
 )  # fmt: skip
 @click.option(
     "--seconds", type=click.FloatRange(0.1, 30), default=5.0, show_default=True,
@@ -108,7 +119,12 @@ def command(
         raise click.UsageError("give either a pod or -f FILE")
     namespace = namespace_for(endpoint, namespace)
     key = "" if not pod else pod if "/" in pod else f"{namespace}/{pod}"
-    manifest = None if filename is None else _manifest(filename, namespace)
+    manifest, noun = None, COPIES
+    if filename is not None:
+        found = _manifest(filename)
+        manifest = pod_manifest(found, namespace, named(filename))
+        if asked["copies"] is None:
+            asked["copies"], noun = _wanted(found, named(filename))
     question = _question(key, manifest, asked, namespace)
     body = endpoint.post(
         "/debug/whatif", msgspec.json.encode(question), timeout=question.seconds + 30.0
@@ -117,20 +133,20 @@ def command(
     if output == "json":
         click.echo(escaped_json(body), nl=False)
     else:
-        show(page, question.copies, wide_console())
+        show(page, question.copies, wide_console(), noun)
     if not page.fits:
         raise SystemExit(DOES_NOT_FIT)
 
 
-def show(page: WhatIfResult, copies: int, console: Console) -> None:
-    """Print the answer for people."""
-    for line in _lines(page, copies):
+def show(page: WhatIfResult, copies: int, console: Console, noun: str = COPIES) -> None:
+    """Print the answer for people; `noun` names the copies that were asked about."""
+    for line in _lines(page, copies, noun):
         text = line.lstrip(" ")
         say(console, text, indent=len(line) - len(text))
 
 
-def _lines(page: WhatIfResult, copies: int) -> list[str]:
-    found = [_verdict(page, copies)]
+def _lines(page: WhatIfResult, copies: int, noun: str) -> list[str]:
+    found = [_verdict(page, copies, noun)]
     if copies > 1 and page.by_node:
         shown = list(page.by_node.items())[:SHOWN_NODES]
         more = len(page.by_node) - len(shown)
@@ -156,13 +172,13 @@ def _lines(page: WhatIfResult, copies: int) -> list[str]:
     return found
 
 
-def _verdict(page: WhatIfResult, copies: int) -> str:
+def _verdict(page: WhatIfResult, copies: int, noun: str) -> str:
     from scheduler.explain.records.wording import counted
 
     pod, node = one_line(page.pod), one_line(page.node)
     if copies > 1:
         least = "" if page.complete else "at least "
-        return f"{least}{page.copies} of {copies} copies of {pod} would fit"
+        return f"{least}{page.copies} of {copies} {noun} of {pod} would fit"
     if page.fits:
         return f"{pod} would go to {node}, {_among(page.feasible, page.nodes)}"
     if not page.complete:
@@ -200,16 +216,40 @@ def _question(
         cordon=list(asked["cordon"]),
         remove_pods=list(asked["remove_pod"]),
         changes=[change for file in asked["add"] for change in _additions(file, namespace)],
-        copies=asked["copies"],
+        copies=asked["copies"] or 1,
         seconds=asked["seconds"],
     )
 
 
-def _manifest(file: str, namespace: str) -> dict[str, Any]:
-    found, source = documents(file, "-f"), named(file)
+def _manifest(file: str) -> Any:
+    found = documents(file, "-f")
     if len(found) != 1:
-        raise click.BadParameter(f"{source} has {len(found)} objects; give one", param_hint="'-f'")
-    return pod_manifest(found[0], namespace, source)
+        text = f"{named(file)} has {len(found)} objects; give one"
+        raise click.BadParameter(text, param_hint="'-f'")
+    return found[0]
+
+
+def _wanted(found: Any, source: str) -> tuple[int, str]:
+    """Return how many copies a manifest asks for, and what they are; say what that leaves out."""
+    from scheduler.api.pod_templates import NoPodError, pod_count
+    from scheduler.explain.records.what_if import MAX_COPIES
+
+    try:
+        count = pod_count(found)
+    except NoPodError as error:
+        text = f"{source} {one_line(str(error))}"
+        raise click.BadParameter(text, param_hint="'-f'") from error
+    if count.number > MAX_COPIES:
+        raise click.BadParameter(
+            TOO_MANY.format(source=source, field=count.field, number=count.number, most=MAX_COPIES),
+            param_hint="'-f'",
+        )
+    if found.get("kind") == "DaemonSet":
+        click.echo(f"{source}: {OF_DAEMON_SET}", err=True)
+    elif not count.number:
+        click.echo(f"{source}: {count.field} is 0; the answer is about one pod", err=True)
+    noun = "replicas" if count.field.endswith(".replicas") else "pods"
+    return max(1, count.number), noun
 
 
 def _additions(file: str, namespace: str) -> list[Change]:

@@ -47,7 +47,8 @@ async def test_copies_are_counted_by_node(scheduling: Open, tmp_path: Path) -> N
     file = tmp_path / "pod.yaml"
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
     template = {"spec": {"containers": [container]}}
-    deployment = {"kind": "Deployment", "metadata": {"name": "web"}, "spec": {"template": template}}
+    spec = {"replicas": 6, "template": template}
+    deployment = {"kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
     file.write_text(yaml.safe_dump(deployment))
     async with scheduling() as site:
         site.cluster.create(node("a", cpu="2"))
@@ -55,12 +56,15 @@ async def test_copies_are_counted_by_node(scheduling: Open, tmp_path: Path) -> N
         await seen(site, nodes=2)
         shown = await site.query("whatif", "-f", str(file), "--copies", "9")
         dropped = await site.query("whatif", "-f", str(file), "--copies", "2", "--drop-node", "b")
+        replicas = await site.query("whatif", "-f", str(file))
     assert shown.code == DOES_NOT_FIT
     assert shown.out.splitlines()[:2] == [
         "5 of 9 copies of default/web would fit",
         "  on a 2, b 3",
     ]
     assert dropped.code == 0
+    assert replicas.code == DOES_NOT_FIT
+    assert replicas.out.startswith("5 of 6 replicas of default/web would fit\n")
 
 
 async def seen(site: Site, *, nodes: int) -> None:

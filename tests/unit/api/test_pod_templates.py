@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.pod_templates import NoPodError, pod_of
+from scheduler.api.pod_templates import NoPodError, PodCount, pod_count, pod_of
 
 SPEC = {"containers": [{"name": "c"}]}
 TEMPLATE = {"metadata": {"labels": {"a": "b"}, "creationTimestamp": None}, "spec": SPEC}
@@ -75,3 +75,35 @@ def test_what_has_no_pod_is_named(manifest: Any, text: str) -> None:
 def test_what_a_pod_lacks_is_said() -> None:
     spec = {"template": TEMPLATE, "volumeClaimTemplates": [{"metadata": {"name": "d"}}]}
     assert "volumeClaimTemplates" in pod_of({"kind": "StatefulSet", "spec": spec}).left_out
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "number", "field"),
+    [
+        ("Deployment", {"replicas": 7}, 7, "spec.replicas"),
+        ("StatefulSet", {}, 1, ""),
+        ("ReplicationController", {"replicas": 0}, 0, "spec.replicas"),
+        ("Rollout", {"replicas": 3}, 3, "spec.replicas"),
+        ("Job", {"parallelism": 5}, 5, "spec.parallelism"),
+        ("Job", {"parallelism": 5, "completions": 3}, 3, "spec.completions"),
+        ("Job", {"parallelism": 2, "completions": 9}, 2, "spec.parallelism"),
+        ("Job", {"completions": 9}, 1, ""),
+        ("DaemonSet", {}, 1, ""),
+    ],
+)
+def test_a_controller_makes_so_many_pods(
+    kind: str, fields: dict[str, Any], number: int, field: str
+) -> None:
+    manifest = {"kind": kind, "spec": {"template": TEMPLATE, **fields}}
+    assert pod_count(manifest) == PodCount(number, field)
+
+
+@pytest.mark.parametrize("manifest", [None, [1], {"kind": "Pod", "spec": {"replicas": 3}}])
+def test_all_else_is_one_pod(manifest: Any) -> None:
+    assert pod_count(manifest) == PodCount(1)
+
+
+@pytest.mark.parametrize("value", ["7", -1, True, 1.5, [3]])
+def test_a_number_of_replicas_that_is_none_is_named(value: Any) -> None:
+    with pytest.raises(NoPodError, match=r"has spec\.replicas .* must be a number from 0"):
+        pod_count({"spec": {"template": TEMPLATE, "replicas": value}})
