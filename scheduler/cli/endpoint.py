@@ -21,7 +21,7 @@ from scheduler.cli import exit_codes
 from scheduler.cli.direct import DirectRoute
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.hints import given_cluster, given_options, kubectl
-from scheduler.cli.leader import DEFAULT_LEASE, LeaderRoute
+from scheduler.cli.leader import DEFAULT_LEASE, LeaderRoute, own_at
 from scheduler.cli.leader_errors import status_message, subject_of
 from scheduler.cli.routes import NotConnectedError, Route, VerifiedConnection
 from scheduler.cli.streams import exchange
@@ -140,6 +140,15 @@ def _route(endpoint: Endpoint) -> Route:
             context=endpoint.context,
             lease=endpoint.lease,
             token=endpoint.token,
+        )
+    own = None if any(given) else own_at(endpoint.server)
+    if own is not None:
+        # Its file has the hash of its certificate.
+        return LeaderRoute(
+            kubeconfig=endpoint.kubeconfig,
+            context=endpoint.context,
+            token=endpoint.token,
+            own=own,
         )
     return DirectRoute(
         server=endpoint.server or LOCAL_SERVER,

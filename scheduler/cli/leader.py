@@ -18,6 +18,7 @@ import json
 import socket
 import ssl
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +38,7 @@ from scheduler.cli.streams import SocketStream, Stream, TlsStream, connect, exch
 if TYPE_CHECKING:
     from scheduler.client.http.tls import ClientTls
     from scheduler.client.leader_record import LeaderRecord
+    from scheduler.client.local_address import LocalAddress
 
 DEFAULT_LEASE: Final = "kubestow-system/kubestow"
 HOST: Final = "localhost"
@@ -100,17 +102,27 @@ class ClusterAccess:
 class LeaderRoute:
     """The way through the API server; see `Route`. One for each Lease, used again and again."""
 
-    def __init__(self, *, kubeconfig: str, context: str, lease: str = "", token: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        kubeconfig: str,
+        context: str,
+        lease: str = "",
+        token: str = "",
+        own: LocalAddress | None = None,
+    ) -> None:
         """Prepare; `token` goes to the scheduler alone.
 
         `lease` is `namespace/name`: no other leader is asked. Without it that of `DEFAULT_LEASE` is
-        asked, or a scheduler of this user that leads without a Lease.
+        asked, or a scheduler of this user that leads without a Lease. `own` is a scheduler of this
+        user to ask in any case.
         """
         self._kubeconfig = kubeconfig
         self._context = context
         self._lease = lease or DEFAULT_LEASE
         self._or_own = not lease
         self._token = token
+        self._own = None if own is None else _record_of(own)
         self._loaded: tuple[float, ClusterAccess] | None = None
 
     def connect(self, timeout: float) -> VerifiedConnection:
@@ -186,19 +198,22 @@ class LeaderRoute:
         """Read the Lease; return what its holder published."""
         from scheduler.client.leader_record import address_faults, leader_of
 
+        if self._own is not None:
+            return self._own
         namespace, _, name = self._lease.partition("/")
         target = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
         try:
             status, body = cluster.get(target, timeout)
         except (OSError, HTTPException) as error:
             raise cluster.unreached(error) from error
-        if status not in (200, 404):
-            raise errors.lease_refused(self._lease, cluster, status, body)
         record = leader_of(_object(body)) if status == 200 else None
-        own = _own_scheduler(cluster.server, "") if self._or_own and record is None else None
-        if own is not None:
-            return own
-        if status == 404:
+        if record is None and self._or_own and status in (200, 403, 404):
+            own = list(_own_schedulers(cluster.server, ""))
+            if len(own) > 1:
+                raise errors.several(own)
+            if own:
+                return _record_of(own[0])
+        if status != 200:
             raise errors.lease_refused(self._lease, cluster, status, body)
         if record is None:
             text = errors.NO_LEADER.format(
@@ -221,9 +236,9 @@ class LeaderRoute:
 
     def _outside(self, cluster: ClusterAccess, record: LeaderRecord) -> LeaderRecord:
         """Return where on this machine to find a leader outside of the cluster."""
-        own = _own_scheduler(cluster.server, self._lease)
-        if own is not None and own.certificate_sha256 == record.certificate_sha256:
-            return msgspec.structs.replace(own, holder=record.holder)
+        for own in _own_schedulers(cluster.server, self._lease):
+            if own.certificate_sha256 == record.certificate_sha256:
+                return msgspec.structs.replace(_record_of(own), holder=record.holder)
         if self._is_experiment(cluster, record):
             here = is_this_machine(f"//{record.address}")
             return record if here else msgspec.structs.replace(record, host=HOST)
@@ -320,23 +335,34 @@ class LeaderRoute:
             raise cluster.unreached(error) from error
 
 
-def _own_scheduler(api_server: str, lease: str) -> LeaderRecord | None:
-    """Return the record of a scheduler that this user runs on this machine; None without one.
+def own_at(url: str) -> LocalAddress | None:
+    """Return the scheduler of this user on this machine that serves at a URL."""
+    from scheduler.client.local_address import addresses, folder
 
-    `lease` is empty for one that leads without a Lease.
+    return next((each for each in addresses(folder()) if each.url == url.rstrip("/")), None)
+
+
+def _own_schedulers(api_server: str, lease: str) -> Iterator[LocalAddress]:
+    """Yield the schedulers of an API server that this user runs on this machine.
+
+    `lease` is empty for those that lead without a Lease.
     """
-    from scheduler.client.leader_record import LeaderRecord
     from scheduler.client.local_address import addresses, folder
 
     for each in addresses(folder()):
         if (each.api_server, each.lease) == (api_server, lease):
-            return LeaderRecord(
-                f"process {each.pid}",
-                host=each.host,
-                port=each.port,
-                certificate_sha256=each.certificate_sha256,
-            )
-    return None
+            yield each
+
+
+def _record_of(own: LocalAddress) -> LeaderRecord:
+    from scheduler.client.leader_record import LeaderRecord
+
+    return LeaderRecord(
+        f"process {own.pid}",
+        host=own.host,
+        port=own.port,
+        certificate_sha256=own.certificate_sha256,
+    )
 
 
 def _object(body: bytes) -> dict[str, Any]:

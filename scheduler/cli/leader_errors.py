@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import exit_codes
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from scheduler.cli.leader import ClusterAccess
     from scheduler.cli.port_forward import UpgradeRefusedError
     from scheduler.client.leader_record import LeaderRecord
+    from scheduler.client.local_address import LocalAddress
 
 LOOKUP_SECONDS: Final = 5.0
 """For the Lease, when a connection broke."""
@@ -35,6 +37,9 @@ NO_LEADER: Final = (
     "otherwise look at its pods:  {kubectl} -n {namespace} get pods\n"
     "A scheduler with --leader-elect=false holds no Lease: without --lease it is found on the "
     "machine of\nthe user who runs it; elsewhere give --server URL."
+)
+SEVERAL: Final = (
+    "several schedulers of yours run on this machine without a Lease; name the one to ask:\n{lines}"
 )
 NO_ADDRESS: Final = (
     "{holder}, which holds the Lease {lease}, does not publish how to reach it: it serves no "
@@ -114,6 +119,15 @@ def subject_of(text: str) -> dict[str, str]:
         account = user.removeprefix(_ACCOUNT)
         return {"name": account.rpartition(":")[2], "subject": f"--serviceaccount={account}"}
     return {"name": user if is_object_name(user) else "USER", "subject": f"--user={user}"}
+
+
+def several(own: Sequence[LocalAddress]) -> CommandError:
+    """Return the error of a question that schedulers of this user could answer differently."""
+    lines = [
+        f"  --server {each.url}  schedulerName {', '.join(each.scheduler_names) or 'unknown'}"
+        for each in own
+    ]
+    return CommandError(SEVERAL.format(lines="\n".join(lines)), OTHER_ERROR)
 
 
 def lease_refused(lease: str, cluster: ClusterAccess, status: int, body: bytes) -> CommandError:

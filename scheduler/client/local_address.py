@@ -41,6 +41,14 @@ class LocalAddress(msgspec.Struct, frozen=True, rename="camel"):
     port: int
     #: Hash of the serving certificate (DER), in lower-case hexadecimal digits.
     certificate_sha256: str = msgspec.field(name="certificateSHA256")
+    #: The names of its profiles.
+    scheduler_names: tuple[str, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """The URL of the HTTPS endpoints."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"https://{host}:{self.port}"
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path | None:

@@ -218,6 +218,7 @@ class Application:
                 self._options.serving.bind_address,
                 api_server=found.server,
                 lease=lease if election.leader_elect else "",
+                scheduler_names=tuple(each.scheduler_name for each in self._configuration.profiles),
             )
         return await stack.enter_async_context(Transport(found))
 

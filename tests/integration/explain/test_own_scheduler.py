@@ -32,9 +32,9 @@ def own(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ow
     """Return a function that writes the file of a scheduler of this user, which is replica a."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
-    def write(**fields: Any) -> None:
+    def write(pid: int = os.getpid(), **fields: Any) -> None:
         address = LocalAddress(
-            os.getpid(),
+            pid,
             cluster.address["server"],
             "",
             LOOPBACK,
@@ -43,7 +43,9 @@ def own(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ow
         )
         directory = folder()
         assert directory is not None
-        AddressFile(directory).write(msgspec.structs.replace(address, **fields))
+        with monkeypatch.context() as patched:
+            patched.setattr("os.getpid", lambda: pid)
+            AddressFile(directory).write(msgspec.structs.replace(address, **fields))
 
     return write
 
@@ -57,13 +59,38 @@ def test_a_leader_outside_of_the_cluster_that_the_user_runs_here_is_asked(
     assert cluster.authorizations == ["Bearer of-the-kubeconfig", "Bearer given"]
 
 
-@pytest.mark.parametrize("lease", [status(404, "no"), lambda: web.json_response({"spec": {}})])
+@pytest.mark.parametrize(
+    "lease", [status(404, "no"), status(403, "no"), lambda: web.json_response({"spec": {}})]
+)
 def test_a_scheduler_without_a_lease_that_the_user_runs_here_is_asked(
     cluster: Cluster, ask: Ask, own: Own, lease: Answer
 ) -> None:
     cluster.lease = lease
     own()
     assert (ask().code, cluster.authorizations) == (0, ["Bearer of-the-kubeconfig"])
+
+
+def test_of_several_without_a_lease_one_must_be_named(cluster: Cluster, ask: Ask, own: Own) -> None:
+    cluster.lease = status(404, "no")
+    own(scheduler_names=("one",))
+    own(os.getppid(), port=1, scheduler_names=("other", "third"))
+    found = ask()
+    port = cluster.listening[PODS["a"]]
+    assert (found.code, cluster.authorizations) == (1, [])
+    assert f"  --server https://{LOOPBACK}:{port}  schedulerName one" in found.err
+    assert f"  --server https://{LOOPBACK}:1  schedulerName other, third" in found.err
+    # Its certificate is known from its file.
+    assert ask("--server", f"https://{LOOPBACK}:{port}").out == QUEUE.decode()
+    assert cluster.authorizations == ["Bearer of-the-kubeconfig"]
+
+
+def test_of_several_with_a_lease_the_leader_is_asked(cluster: Cluster, ask: Ask, own: Own) -> None:
+    cluster.lease = outside(cluster, 1002, "laptop.example")
+    lease = f"{NAMESPACE}/kubestow"
+    own(lease=lease)
+    own(os.getppid(), lease=lease, port=1, certificate_sha256="00" * 32)
+    own(1, lease=lease, port=1, certificate_sha256="11" * 32)
+    assert ask().out == QUEUE.decode()
 
 
 @pytest.mark.parametrize("way", ["option", "environment"])
