@@ -125,13 +125,17 @@ def command(
 
     async def work(client: ApiClient) -> tuple[list[Finding], list[Fault], list[str]]:
         from scheduler.cli.account_faults import causes, own_account
+        from scheduler.cli.hints import for_administrator
         from scheduler.cli.installation import look
 
         findings = await find(client, needed, review)
         if output == "json":
             return findings, [], []
-        who = await own_account(client) if account is None else account
-        faults = await causes(client, who, findings, file or "")
+        if account is not None:
+            faults = await causes(client, account, findings, file or "")
+        else:
+            with for_administrator():
+                faults = await causes(client, await own_account(client), findings, file or "")
         return findings, faults, await look(client, needed)
 
     findings, faults, installed = cluster.run(work)

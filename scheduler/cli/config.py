@@ -248,6 +248,11 @@ def schema(references: tuple[str, ...], plugin_dirs: tuple[str, ...]) -> None:
     "--explainer", is_flag=True, help="Of people who ask the scheduler, instead of its own."
 )
 @click.option(
+    "--local",
+    is_flag=True,
+    help="With --explainer: only the ClusterRole, for a scheduler outside of the cluster.",
+)
+@click.option(
     "--shadow", is_flag=True, help="Of `kubestow shadow`, which only reads, instead of `run`."
 )
 @click.option(
@@ -262,6 +267,7 @@ def rbac(
     *,
     name: str | None,
     explainer: bool,
+    local: bool,
     shadow: bool,
     account: str | None,
     **values: Any,
@@ -273,7 +279,9 @@ def rbac(
     extension-apiserver-authentication-reader, which every cluster has in kube-system.
 
     With --explainer: what a person needs for `kubestow explain` and the like. The Role leads to the
-    scheduler, and suffices for answers about namespaces whose pods the person may get.
+    scheduler, and suffices for answers about namespaces whose pods the person may get. With --local
+    as well: for a scheduler that runs on the machine of who asks, to which no Role leads. Its name
+    is another one than that of the Helm chart.
 
     With --shadow: a ClusterRole with get, list and watch alone.
 
@@ -287,6 +295,8 @@ def rbac(
     from scheduler.permissions import declarations
     from scheduler.permissions.rbac import name_for, of_reader, roles
 
+    if local and not explainer:
+        raise click.UsageError("--local goes with --explainer")
     if explainer and shadow:
         raise click.UsageError("--explainer and --shadow exclude each other: give one of them")
     bound = service_account(account) if account is not None else None
@@ -295,7 +305,9 @@ def rbac(
         settings = read_configuration(options).effective.leader_election
         lease = (settings.resource_name, settings.resource_namespace)
         needed, suffix = declarations.explainer(lease), ""
-        name = name or f"{name_for(bound)}-explainer"
+        if local:
+            needed = tuple(each for each in needed if each.urls)
+        name = name or f"{name_for(bound)}{'-local' if local else ''}-explainer"
     elif shadow:
         needed, suffix = reading_permissions(options), ""
         name = name or f"{name_for(bound)}-shadow"

@@ -20,7 +20,12 @@ from click.core import ParameterSource
 from scheduler.cli import exit_codes
 from scheduler.cli.direct import DirectRoute
 from scheduler.cli.exit_codes import CommandError
-from scheduler.cli.hints import given_cluster, given_options, kubectl
+from scheduler.cli.hints import (
+    ADMINISTRATORS_KUBECTL,
+    given_cluster,
+    given_options,
+    kubectl,
+)
 from scheduler.cli.leader import DEFAULT_LEASE, LeaderRoute, own_at
 from scheduler.cli.leader_errors import status_message, subject_of
 from scheduler.cli.routes import NotConnectedError, Route, VerifiedConnection
@@ -46,9 +51,9 @@ FORBIDDEN: Final = (
     "{server} refused: {text} ({credentials}).\n"
     "Who may get pods of a namespace may ask about them: explain, and queue --namespace. The rest\n"
     "needs permission to get the path. An administrator creates the role, and grants it, with\n"
-    "  kubestow config rbac --explainer | {kubectl} apply -f -\n"
-    "  {kubectl} create clusterrolebinding kubestow-explainer-{name} \\\n"
-    "      --clusterrole=kubestow-explainer {subject}\n"
+    "  kubestow config rbac --explainer{local} | {kubectl} apply -f -\n"
+    "  {kubectl} create clusterrolebinding {role}-{name} \\\n"
+    "      --clusterrole={role} {subject}\n"
     "A scheduler that does not know the authority of client certificates (its log says so) knows\n"
     "users by tokens only; one of a service account is given by\n"
     '  --token "$({kubectl} -n kubestow-system create token SERVICEACCOUNT)"'
@@ -399,7 +404,9 @@ def _refusal(connection: VerifiedConnection, path: str, status: int, body: bytes
                 server=server,
                 text=text,
                 credentials=connection.credentials,
-                kubectl=kubectl(),
+                kubectl=ADMINISTRATORS_KUBECTL,
+                local=" --local" if connection.own else "",
+                role=f"kubestow{'-local' if connection.own else ''}-explainer",
                 **subject_of(text),
             )
             return CommandError(text, exit_codes.NOT_PERMITTED)

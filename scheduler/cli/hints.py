@@ -30,6 +30,9 @@ SCHEDULER: Final = (
 )
 """Options of commands that ask a scheduler."""
 
+ADMINISTRATORS_KUBECTL: Final = "kubectl"
+"""In what an administrator is to do, since the options of a user without rights would fail."""
+
 # A context variable, not the context of Click, which belongs to one thread: `kubestow ui` answers
 # in several.
 _GIVEN: Final[ContextVar[Mapping[str, object]]] = ContextVar("given_options")
@@ -44,6 +47,16 @@ def given_options(ctx: click.Context) -> Iterator[None]:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
     token = _GIVEN.set(given)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
+
+
+@contextmanager
+def for_administrator() -> Iterator[None]:
+    """Leave the options out of the hints within: their user may not do what is suggested."""
+    token = _GIVEN.set({})
     try:
         yield
     finally:

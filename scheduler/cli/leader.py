@@ -143,7 +143,13 @@ class LeaderRoute:
         else:
             authorization, credentials = "", f"the client certificate, if any, of {cluster.source}"
         return VerifiedConnection(
-            stream, HOST, record.name, authorization, credentials, holder=record.holder
+            stream,
+            HOST,
+            record.name,
+            authorization,
+            credentials,
+            holder=record.holder,
+            own=record.holder.startswith(_PROCESS),
         )
 
     def broken(self, connection: VerifiedConnection, error: Exception) -> NotConnectedError:
@@ -335,6 +341,10 @@ class LeaderRoute:
             raise cluster.unreached(error) from error
 
 
+_PROCESS: Final = "process "
+"""Begins the name of a scheduler of this user; `holderIdentity` has no blanks."""
+
+
 def own_at(url: str) -> LocalAddress | None:
     """Return the scheduler of this user on this machine that serves at a URL."""
     from scheduler.client.local_address import addresses, folder
@@ -358,7 +368,7 @@ def _record_of(own: LocalAddress) -> LeaderRecord:
     from scheduler.client.leader_record import LeaderRecord
 
     return LeaderRecord(
-        f"process {own.pid}",
+        f"{_PROCESS}{own.pid}",
         host=own.host,
         port=own.port,
         certificate_sha256=own.certificate_sha256,

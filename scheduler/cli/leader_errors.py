@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import exit_codes
 from scheduler.cli.exit_codes import NOT_PERMITTED, OTHER_ERROR, CommandError
-from scheduler.cli.hints import kubectl
+from scheduler.cli.hints import ADMINISTRATORS_KUBECTL, kubectl
 from scheduler.cli.routes import NotConnectedError
 from scheduler.sanitizing.names import is_object_name
 
@@ -145,7 +145,8 @@ def lease_refused(lease: str, cluster: ClusterAccess, status: int, body: bytes) 
 
 
 def _may_not(text: str, namespace: str) -> str:
-    return MAY_NOT.format(text=text, namespace=namespace, kubectl=kubectl(), **subject_of(text))
+    kubectl = ADMINISTRATORS_KUBECTL
+    return MAY_NOT.format(text=text, namespace=namespace, kubectl=kubectl, **subject_of(text))
 
 
 def unauthenticated(server: str, source: str) -> CommandError:

@@ -26,6 +26,8 @@ class VerifiedConnection:
     prefix: str = ""
     #: `holderIdentity` of the Lease that led here; empty if none did.
     holder: str = ""
+    #: Whether it is a process of this user that leads without a Lease.
+    own: bool = False
 
 
 class NotConnectedError(CommandError):

@@ -63,9 +63,10 @@ class Cluster:
         self.authorizations: list[str] = []
         #: Called when a port is forwarded.
         self.forwarded: Callable[[int], None] = lambda _: None
-        #: Answers instead of the Lease, and instead of a WebSocket.
+        #: Answers instead of the Lease, of a WebSocket, and of the queue.
         self.lease: Answer | None = None
         self.upgrade: Answer | None = None
+        self.refusal: Answer | None = None
         self._started = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
@@ -107,9 +108,9 @@ class Cluster:
             await each.cleanup()
 
     async def _replica(self, pod: str, port: int) -> web.AppRunner:
-        async def answer(request: web.Request) -> web.Response:
+        async def answer(request: web.Request) -> web.StreamResponse:
             self.authorizations.append(request.headers.get("Authorization", ""))
-            return web.Response(body=QUEUE)
+            return web.Response(body=QUEUE) if self.refusal is None else self.refusal()
 
         def loaded(sha256: str) -> None:
             self.hashes[pod] = sha256

@@ -70,6 +70,22 @@ def test_a_scheduler_without_a_lease_that_the_user_runs_here_is_asked(
     assert (ask().code, cluster.authorizations) == (0, ["Bearer of-the-kubeconfig"])
 
 
+@pytest.mark.parametrize("local", [False, True])
+def test_the_role_that_helps_is_that_of_the_installation_or_one_of_its_own(
+    cluster: Cluster, ask: Ask, own: Own, local: bool
+) -> None:
+    if local:
+        cluster.lease = status(404, "no")
+        own()
+    cluster.refusal = status(403, 'User "u" cannot get path "/debug/queue"')
+    found = ask()
+    role = "kubestow-local-explainer" if local else "kubestow-explainer"
+    # Not with the kubeconfig of the user, who may not create it.
+    assert f"rbac --explainer{' --local' * local} | kubectl apply" in found.err
+    assert f"kubectl create clusterrolebinding {role}-u" in found.err
+    assert f"--clusterrole={role} --user=u" in found.err
+
+
 def test_of_several_without_a_lease_one_must_be_named(cluster: Cluster, ask: Ask, own: Own) -> None:
     cluster.lease = status(404, "no")
     own(scheduler_names=("one",))

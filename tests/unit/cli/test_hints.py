@@ -70,6 +70,21 @@ def test_the_options_of_one_command_do_not_get_into_another() -> None:
     assert [hint() for hint in HINTS] == ["kubectl", "helm", "kubestow run", ""]
 
 
+@click.command
+@endpoint_options
+def show_to_administrator(endpoint: Endpoint) -> None:
+    """Print a hint for somebody else than the user of the options."""
+    del endpoint
+    with hints.for_administrator():
+        click.echo(hints.kubectl())
+    click.echo(hints.kubectl())
+
+
+def test_what_an_administrator_is_to_do_does_not_name_the_options_of_another_user() -> None:
+    ended = CliRunner().invoke(show_to_administrator, ["--context=b"], catch_exceptions=False)
+    assert ended.output.splitlines() == ["kubectl", "kubectl --context=b"]
+
+
 def test_messages_quote_kubectl_with_the_options_only() -> None:
     bare = {
         path.name

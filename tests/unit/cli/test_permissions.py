@@ -56,6 +56,15 @@ def test_the_roles_of_people_who_ask_are_for_the_lease_of_the_configuration(
     assert way["rules"][0]["resourceNames"] == ["l"]
 
 
+def test_for_a_local_scheduler_there_is_a_cluster_role_alone(shell: Shell) -> None:
+    ended = shell("config", "rbac", "--explainer", "--local")
+    (role,) = yaml.safe_load_all(ended.out)
+    assert role["metadata"] == {"name": "kubestow-local-explainer"}
+    assert all(set(rule) == {"nonResourceURLs", "verbs"} for rule in role["rules"])
+    refused = shell("config", "rbac", "--local")
+    assert (refused.code, "--explainer" in refused.err) == (2, True)
+
+
 def test_an_invalid_file_is_reported_with_every_problem(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
