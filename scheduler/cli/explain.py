@@ -19,6 +19,7 @@ from scheduler.cli.pod_names import (
     owner_of_that_name,
     without_kind,
 )
+from scheduler.cli.same_name import in_other_namespaces
 from scheduler.sanitizing.escaping import escaped_json
 
 if TYPE_CHECKING:
@@ -208,10 +209,11 @@ def _explain_owner(
     except CommandError as error:
         if error.exit_code != NO_SUCH_POD:
             raise
+        namespace, kind, name = owner.split("/")
         if text := owner_object.about(endpoint, owner):
+            text += in_other_namespaces(endpoint, f"{namespace}/{name}", kind)
             raise CommandError(text, NO_SUCH_POD) from error
-        namespace, _, name = owner.split("/")
-        raise no_such_pod(endpoint, f"{namespace}/{name}", error) from error
+        raise no_such_pod(endpoint, f"{namespace}/{name}", error, kind) from error
     found = owner_object.read(endpoint, page)
     fewer = "" if shown["search"] == "none" else owner_object.fewer(found, page)
     lacking = owner_object.lacking(found, page)

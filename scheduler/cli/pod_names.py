@@ -11,6 +11,7 @@ import click
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.hints import given_scheduler
 from scheduler.cli.import_without import import_without
+from scheduler.cli.same_name import OWNING, in_other_namespaces
 
 if TYPE_CHECKING:
     from scheduler.cli.endpoint import Endpoint
@@ -41,8 +42,6 @@ NO_POD_BUT_NODE: Final = (
     "kubestow explain POD --node {node}\nWhat all nodes hold:  kubestow ui, or kubestow top"
 )
 OWNER: Final = "\n{kind} {name} has pods:  kubestow explain {word}/{name} -n {namespace}{options}"
-_OWNING: Final = ("Deployment", "StatefulSet", "DaemonSet", "Job")
-"""Kinds of owners that are looked for where there is no pod of a name."""
 ALIKE: Final = "\nPods that wait, with such a name: {pods}"
 ELSEWHERE: Final = (
     "\n`kubestow queue{options}` lists the pods that wait; "
@@ -131,7 +130,7 @@ def owner_of_that_name(endpoint: Endpoint, key: str) -> str:
     from scheduler.explain.records import WaitingPage
 
     namespace, _, name = key.partition("/")
-    for kind in _OWNING:
+    for kind in OWNING:
         owner = f"{namespace}/{kind}/{name}"
         query = {"namespace": namespace, "owner": owner, "placed": "1", "groups": "0"}
         try:
@@ -146,17 +145,20 @@ def owner_of_that_name(endpoint: Endpoint, key: str) -> str:
     return ""
 
 
-def no_such_pod(endpoint: Endpoint, key: str, error: CommandError) -> CommandError:
+def no_such_pod(endpoint: Endpoint, key: str, error: CommandError, kind: str = "") -> CommandError:
     """Return an error about a pod that does not exist, with pods that may be meant.
 
     Args:
         endpoint: what was asked.
         key: `namespace/name`.
         error: the answer.
+        kind: of the owner that the name is of; empty: of a pod.
     """
     from scheduler.cli.pod_format import decoded
     from scheduler.explain.records import QueuePage
 
+    if text := in_other_namespaces(endpoint, key, kind):
+        return CommandError(error.message + text, error.exit_code)
     namespace, _, name = key.partition("/")
     try:
         query = {"namespace": namespace, "limit": str(_LOOKED_AT)}

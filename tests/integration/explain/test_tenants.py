@@ -12,6 +12,7 @@ from devtools.embedded_service import PATIENCE_SECONDS, node, pod, until
 from simulator.objects import JsonObject
 from tests.integration.explain.conftest import (
     NODE_TENANT,
+    READER,
     STRANGER,
     TENANT,
     CommandResult,
@@ -82,6 +83,34 @@ async def test_a_tenant_asks_about_all_pods_of_an_owner(scheduling: Open) -> Non
     assert shown.out.startswith("team-a/Job/sort: 1 pod, 0 have a node, 1 waits\n")
     assert "secret-node" not in shown.out
     assert (other.code, other.out) == (6, "")
+
+
+@pytest.mark.parametrize(
+    ("names", "command"),
+    [(("only-b",), "only-b"), (("job/sort",), "job/sort"), (("sort",), "job/sort")],
+)
+async def test_the_namespace_of_a_name_is_told_only_to_those_who_see_all(
+    scheduling: Open, names: tuple[str, ...], command: str
+) -> None:
+    async with scheduling() as site:
+        await prepared(site)
+        job = _of(pod("sort-0", gates=["quota"]), "team-b")
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sort", "uid": "u"}
+        job["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        site.cluster.create(job)
+        site.cluster.create(_of(pod("only-b", gates=["quota"]), "team-b"))
+
+        async def ask(token: str) -> CommandResult:
+            return await site.query("explain", *names, "-n", "team-a", token=token)
+
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while "team-b" not in (told := await ask(READER)).err:
+                pass
+        refused = await ask(TENANT)
+    assert (told.code, refused.code) == (4, 4)
+    assert told.err.rstrip().splitlines()[-2] == "Waiting in another namespace:"
+    assert f"  kubestow explain {command} -n team-b --server=" in told.err
+    assert "team-b" not in refused.err
 
 
 @pytest.mark.parametrize(

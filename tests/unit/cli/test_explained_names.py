@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from scheduler.cli.exit_codes import NO_SUCH_POD, UNREACHABLE, CommandError
 from scheduler.cli.page.sources import LiveSource
 from scheduler.cli.ui import tell_problem
 from scheduler.cli.whatif import field_of
-from scheduler.explain.records import ExplainPage, WaitingPage
+from scheduler.explain.records import ExplainPage, PodView, WaitingGroup, WaitingPage, WaitingPod
 from tests.unit.cli.command_line import Shell
 
 NOTHING = WaitingPage(
@@ -29,7 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def get(_: Endpoint, path: str, query: Mapping[str, str]) -> bytes:
         if path == "/debug/waiting":
-            known = query["owner"] == "shop/Deployment/web"
+            known = query.get("owner") == "shop/Deployment/web"
             return msgspec.json.encode(msgspec.structs.replace(NOTHING, placed=3 * known))
         if path == "/debug/explain":
             pods.append(query["pod"])
@@ -58,6 +59,49 @@ def test_a_name_that_no_pod_has(shell: Shell, names: tuple[str, ...], texts: lis
     ended = shell("explain", *names)
     assert ended.code == NO_SUCH_POD
     assert all(text in ended.err for text in texts), ended.err
+
+
+def elsewhere(query: Mapping[str, str]) -> WaitingPage:
+    """Return what waits in all namespaces, with names that are alike, and some that are none."""
+    view: PodView = filled(PodView, lambda _: "x")
+    pods = [
+        WaitingPod(replace(view, namespace=namespace, name=name), "", "lack CPU")
+        for namespace in ("s5", "shop", "s1", "s2", "s3", "S-4", "s5")
+        for name in ("big", "big-1")
+    ]
+    groups = [
+        WaitingGroup(namespace, owner, "lack CPU", 1, "x", 1.0)
+        for namespace in ("a1", "shop")
+        for owner in ("Job/big", "ReplicaSet/big", "Job/big-1", "Job\x1b/big")
+    ]
+    assert query["words"] == "big"
+    return msgspec.structs.replace(NOTHING, namespace="", pods=pods, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("name", "commands"),
+    [
+        ("big", ["job/big -n a1", "big -n s1", "big -n s2", "and 2 more"]),
+        ("job/big", ["job/big -n a1"]),
+        ("rs/big", ["replicaset/big -n a1"]),
+        ("sts/big", []),
+    ],
+)
+def test_a_name_in_other_namespaces(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str, commands: list[str]
+) -> None:
+    def get(_: Endpoint, path: str, query: Mapping[str, str]) -> bytes:
+        if path == "/debug/waiting":
+            return msgspec.json.encode(NOTHING if "namespace" in query else elsewhere(query))
+        raise CommandError(f"no pod {query.get('pod', '')}", NO_SUCH_POD)
+
+    monkeypatch.setattr(Endpoint, "get", get)
+    ended = shell("explain", name, "-n", "shop")
+    assert ended.code == NO_SUCH_POD
+    _, heading, told = ended.err.partition("Waiting in another namespace:\n")
+    assert bool(heading) is bool(commands)
+    found = [each.strip().removeprefix("kubestow explain ") for each in told.splitlines()]
+    assert found == commands
 
 
 def test_the_kind_may_stand_behind_the_namespace(shell: Shell, asked: list[str]) -> None:
