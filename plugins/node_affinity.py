@@ -8,6 +8,8 @@ the reuse rules below apply to all others.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import ClassVar, Final
 
 import numpy as np
@@ -18,6 +20,7 @@ from plugins.node_matching import matches_required, node_selector_mask, required
 from plugins.normalization import default_normalize
 from plugins.queueing_hints import queue_if
 from plugins.row_selection import is_node, no_scores, selector
+from scheduler.api import selectors
 from scheduler.api.node import Node
 from scheduler.api.node_selectors import (
     METADATA_NAME,
@@ -29,7 +32,7 @@ from scheduler.api.node_selectors import (
 )
 from scheduler.api.pod import NodeAffinity as NodeAffinityTerms
 from scheduler.api.pod import Pod
-from scheduler.api.selectors import SelectorError
+from scheduler.api.selectors import Requirement, SelectorError
 from scheduler.framework import (
     SKIP,
     ActionType,
@@ -54,11 +57,14 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.framework.field_errors import invalid
+from scheduler.framework.near_labels import nearest_value, values_of_nodes
 
 MISMATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
 ENFORCED_MISMATCH: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
 CONFLICT: Final = unresolvable("pod affinity terms conflict")
 
+MAX_NOTES: Final = 2
+"""Labels of which the values of the nodes are named in a detail."""
 _MISMATCH_CODE: Final = 1
 _ENFORCED_CODE: Final = 2
 
@@ -153,7 +159,10 @@ class NodeAffinity:
     def explain_rejection(
         self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
     ) -> str:
-        """Return for each condition on labels how many of the nodes meet it."""
+        """Return for each condition on labels how many of the nodes meet it.
+
+        Of a label of which no node has a wanted value, the values that there are follow.
+        """
         required = pod.signature.required_node_affinity
         rows = rejected.rows
         if required is None or not len(rows) or rejected.status.reasons != MISMATCH.reasons:
@@ -169,7 +178,11 @@ class NodeAffinity:
             met = len(rows) * mask if isinstance(mask, bool) else int(mask.sum())
             texts.append((met, f"{condition(each)}: {met} of {len(rows)}"))
         texts.sort()
-        return listed((text for _, text in texts), len(conditions), "; ")
+        shown = listed((text for _, text in texts), len(conditions), "; ")
+        notes = map(
+            partial(_values, table, alone=len(conditions) == 1), list(conditions)[:MAX_ITEMS]
+        )
+        return "; ".join([shown, *islice(filter(None, notes), MAX_NOTES)])
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
@@ -234,6 +247,23 @@ class NodeAffinity:
         own = pod.signature.preferred_node_affinity
         if own is not None:
             yield own
+
+
+def _values(table: NodeTableView, requirement: Requirement, *, alone: bool) -> str:
+    """Return which values nodes have of a label of which none has one that is wanted, else nothing.
+
+    `alone`: no other condition could be meant.
+    """
+    key, wanted = requirement.key, requirement.values
+    if requirement.operator != selectors.IN or key == METADATA_NAME:
+        return ""
+    known = values_of_nodes(table, key)
+    if not known or any(each in wanted for each, _ in known):
+        return ""
+    shown = listed((f"{value} ({nodes})" for value, nodes in known), len(known))
+    near = nearest_value(wanted, known)[1]
+    text = f"nodes have {shown}" if alone else f"nodes have {key} {shown}"
+    return f"{text}; did you mean {near}?" if near else text
 
 
 def _compile(args: NodeAffinityArgs) -> tuple[CompiledNodeSelector | None, PreferredTerms | None]:

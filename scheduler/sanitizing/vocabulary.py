@@ -42,8 +42,8 @@ KNOWN_WORDS: Final = _words(
     completed compute condition conditions configuration ConfigurationError conflict consider
     considered consist constraint constraints consumer contain containers Content-Type context
     contradict
-    controller conversion converted converting core cores could count counted counting counts
-    CPU cpu create CreateClaim created CreateDeviceClass
+    controller conversion converted converting core cores CorrectValue could
+    count counted counting counts CPU cpu create CreateClaim created CreateDeviceClass
     CreateResourceClaim CreateResourceClaimTemplate CreateStorageClass criteria CriteriaMet
     criterion CrossNamespacePodAffinity CSI csi CSIDriver csidrivers CSINode csinodes
     csistoragecapacities CSIStorageCapacity currently cycle cycles CycleState data date deadline

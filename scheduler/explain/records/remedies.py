@@ -52,6 +52,7 @@ class Code(StrEnum):
     UNCORDON_NODE = "UncordonNode"
     REMOVE_TAINT = "RemoveTaint"
     TOLERATE_TAINT = "TolerateTaint"
+    CORRECT_VALUE = "CorrectValue"
     LABEL_NODE = "LabelNode"
     DROP_NODE_SELECTOR = "DropNodeSelector"
     DROP_NODE_AFFINITY = "DropNodeAffinity"

@@ -97,8 +97,41 @@ def test_conditions_on_labels_are_counted_one_by_one() -> None:
     ]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     assert details(world, "NodeAffinity", affinity={"nodeAffinity": required}) == [
-        "zone in (c, d): 0 of 3; disk=ssd: 3 of 3"
+        "zone in (c, d): 0 of 3; disk=ssd: 3 of 3; nodes have zone a (2), b (1)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "note"),
+    [
+        ("zone0", "; nodes have zone-0 (2), zone-1 (1); did you mean zone-0?"),
+        ("zone9", "; nodes have zone-0 (2), zone-1 (1)"),
+        ("z" * 200, "; nodes have zone-0 (2), zone-1 (1)"),
+    ],
+)
+def test_a_value_that_no_node_has_is_told_with_those_that_there_are(wanted: str, note: str) -> None:
+    world = in_tree_world()
+    for index, zone in enumerate((0, 0, 1)):
+        world.node(f"n{index}", labels={ZONE: f"zone-{zone}"})
+    found = details(world, "NodeAffinity", nodeSelector={ZONE: wanted})
+    assert found == [f"{ZONE}={wanted}: 0 of 3{note}"[:300]]
+
+
+def test_a_value_that_some_node_has_is_no_slip() -> None:
+    world = in_tree_world()
+    world.node("n0", labels={ZONE: "zone-0"}, spec={"unschedulable": True})
+    world.node("n1", labels={ZONE: "zone-1"})
+    assert details(world, "NodeAffinity", nodeSelector={ZONE: "zone-0"}) == [
+        f"{ZONE}=zone-0: 0 of 1"
+    ]
+
+
+def test_of_many_values_few_are_named() -> None:
+    world = in_tree_world()
+    for index in range(60):
+        world.node(f"n{index}", labels={"rack": f"{'r' * 20}-{index:02}"})
+    (found,) = details(world, "NodeAffinity", nodeSelector={"rack": "x"})
+    assert found.endswith("rrr-04 (1) and 55 more")
 
 
 def test_the_domains_of_a_spread_constraint_with_their_skews() -> None:

@@ -14,6 +14,7 @@ from scheduler.api.tolerations import tolerates
 from scheduler.explain.records import Change, Code, Step
 from scheduler.explain.what_if.changes import JsonObject, pointer
 from scheduler.explain.what_if.remedies.situation import Situation, evictions, names, set_node
+from scheduler.framework.near_labels import nearest_value, values_of_nodes
 
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 HARD: Final = ("NoSchedule", "NoExecute")
@@ -23,6 +24,13 @@ MAX_TERMS: Final = 10
 """Terms of a node affinity for which labels are looked for; a pod may state thousands."""
 MAX_IN_TERM: Final = 50
 """Requirements and values of such a term."""
+_GIVEN_PREFIXES: Final = (
+    "topology.kubernetes.io/",
+    "failure-domain.beta.kubernetes.io/",
+    "kubernetes.io/",
+    "beta.kubernetes.io/",
+)
+_GIVEN: Final = ("node.kubernetes.io/instance-type",)
 _AFFINITY: Final = pointer("spec", "affinity", "nodeAffinity", _REQUIRED)
 
 
@@ -91,12 +99,11 @@ def _taint_json(taint: Taint) -> JsonObject:
 
 
 def node_affinity(situation: Situation) -> Iterator[Step]:
-    """Label the node, or drop the selector or the affinity."""
+    """Correct a value that no node has, label the node, or drop the selector or the affinity."""
     node, spec = situation.node, situation.spec
+    yield from _corrected(situation)
     if node is not None:
-        labels = wanted_labels(situation, node)
-        if labels:
-            yield label_step(node, labels)
+        yield from label_steps(node, wanted_labels(situation, node))
     selector = spec.get("nodeSelector") or {}
     if selector:
         own = {} if node is None else node.metadata.labels
@@ -124,8 +131,44 @@ def preferred_affinity(situation: Situation) -> Iterator[Step]:
         yield Step(Code.DROP_NODE_AFFINITY, text, (situation.set_pod(path, None),), 2.0)
 
 
-def label_step(node: Node, labels: dict[str, str | None]) -> Step:
-    """Return a step that sets labels of a node; None removes one."""
+def _corrected(situation: Situation) -> Iterator[Step]:
+    """Ask for a value that nodes have, in place of a similar one that none has."""
+    stated = situation.spec.get("nodeSelector") or {}
+    for key, value in list(stated.items())[:MAX_TERMS]:
+        if near := _near(situation, key, [value]):
+            change = situation.set_pod(pointer("spec", "nodeSelector", key), near[1])
+            text = f"use {near[1]} instead of {near[0]} in nodeSelector {key}"
+            yield Step(Code.CORRECT_VALUE, text, (change,), 1.8)
+    affinity = (situation.spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    for at, term in enumerate(terms[:MAX_TERMS]):
+        for index, each in enumerate((term.get("matchExpressions") or [])[:MAX_TERMS]):
+            key, values = each.get("key", ""), each.get("values") or []
+            if each.get("operator") != "In" or not (near := _near(situation, key, values)):
+                continue
+            path = f"{_AFFINITY}{pointer('nodeSelectorTerms', at, 'matchExpressions', index)}"
+            corrected = [near[1] if value == near[0] else value for value in values]
+            change = situation.set_pod(f"{path}/values", list(dict.fromkeys(corrected)))
+            text = f"use {near[1]} instead of {near[0]} in the node affinity for {key}"
+            yield Step(Code.CORRECT_VALUE, text, (change,), 1.9)
+
+
+def _near(situation: Situation, key: str, values: list[str]) -> tuple[str, str] | None:
+    """Return a value that no node has and the similar one that nodes have; None: another case."""
+    known = values_of_nodes(situation.table, key)
+    if any(value in values for value, _ in known):
+        return None
+    wanted, near = nearest_value(values, known)
+    return (wanted, near) if near else None
+
+
+def label_steps(node: Node, labels: dict[str, str | None]) -> Iterator[Step]:
+    """Yield a step that sets labels of a node (None removes one), if people set all of these.
+
+    Others are set by the kubelet or the cloud provider, and say what the node is.
+    """
+    if not labels or any(map(_is_given, labels)):
+        return
     texts = [f"{key}={value}" for key, value in labels.items() if value is not None]
     gone = [key for key, value in labels.items() if value is None]
     text = f"label node {node.name} with {', '.join(texts)}" if texts else ""
@@ -136,7 +179,12 @@ def label_step(node: Node, labels: dict[str, str | None]) -> Step:
         Change("set", "Node", node.name, pointer("metadata", "labels", key), value)
         for key, value in labels.items()
     )
-    return Step(Code.LABEL_NODE, text, changes, 3.0 + 0.3 * len(labels), node.name)
+    yield Step(Code.LABEL_NODE, text, changes, 3.0 + 0.3 * len(labels), node.name)
+
+
+def _is_given(key: str) -> bool:
+    """Whether a label is set by the kubelet or the cloud provider."""
+    return key.startswith(_GIVEN_PREFIXES) or key in _GIVEN
 
 
 def wanted_labels(situation: Situation, node: Node) -> dict[str, str | None]:
@@ -154,9 +202,13 @@ def wanted_labels(situation: Situation, node: Node) -> dict[str, str | None]:
         possible = [each for each in options if each is not None]
         if not possible:
             return {}
-        fewest: dict[str, str | None] = min(possible, key=len)
-        found |= fewest
+        found |= fewest(possible)
     return found
+
+
+def fewest(options: list[dict[str, str | None]]) -> dict[str, str | None]:
+    """Return those labels of which people set the most, then the fewest."""
+    return min(options, key=lambda each: (sum(map(_is_given, each)), len(each)))
 
 
 def _required_terms(situation: Situation) -> Iterator[tuple[NodeSelectorTerm, ...]]:

@@ -13,7 +13,7 @@ from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.explain.owners import owner_of
 from scheduler.explain.records import Change, Code, Step
 from scheduler.explain.what_if.changes import JsonObject, as_json, pointer
-from scheduler.explain.what_if.remedies.node_steps import label_step
+from scheduler.explain.what_if.remedies.node_steps import label_steps
 from scheduler.explain.what_if.remedies.situation import Situation, evictions, names
 from scheduler.framework import PodTerm, Rows, TermKind
 
@@ -38,8 +38,8 @@ def spread(situation: Situation) -> Iterator[Step]:
     node = situation.node
     if node is not None and _MISSING_LABEL in situation.reasons:
         keys = {constraints[i]["topologyKey"] for i in hard} - set(node.metadata.labels)
-        if 0 < len(keys) <= MAX_CONSTRAINTS and HOSTNAME not in keys:
-            yield label_step(node, {key: _value_of(situation, key) for key in sorted(keys)})
+        if len(keys) <= MAX_CONSTRAINTS:
+            yield from label_steps(node, {key: _value_of(situation, key) for key in sorted(keys)})
     if not hard:
         # Those of the profile apply only to pods that state none.
         soft = {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": _SOFT}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from scheduler.explain.records import Code, Remedy, Step
 
@@ -24,27 +25,47 @@ def best(found: Iterable[Remedy], limit: int) -> tuple[Remedy, ...]:
     """Return those that take least.
 
     Left out are those that only add steps to another one, and those that set the same fields as
-    another one to values that take more.
+    another one to values that take more. Those that label another node count as one.
     """
-    seen: list[tuple[frozenset[str], Remedy]] = []
-    fields: set[tuple[object, ...]] = set()
+    seen: dict[tuple[object, ...], tuple[frozenset[str], Remedy]] = {}
+    labelled: dict[tuple[object, ...], set[str]] = {}
     for each in sorted(found, key=lambda each: (each.cost, each.text)):
         texts = frozenset(step.text for step in each.steps)
         touched = (each.codes, *sorted({field for step in each.steps for field in _fields(step)}))
-        if touched not in fields and not any(other <= texts for other, _ in seen):
-            seen.append((texts, each))
-            fields.add(touched)
-    return tuple(each for _, each in seen[:limit])
+        labelled.setdefault(touched, set()).update(
+            step.node for step in each.steps if step.code is Code.LABEL_NODE
+        )
+        if touched not in seen and not any(other <= texts for other, _ in seen.values()):
+            seen[touched] = texts, each
+    chosen = list(seen.items())[:limit]
+    return tuple(_of_one_of(each, len(labelled[touched])) for touched, (_, each) in chosen)
+
+
+def _of_one_of(found: Remedy, nodes: int) -> Remedy:
+    """Return a remedy with the words that labels of any of so many nodes would do."""
+    if nodes < 2:
+        return found
+    steps = tuple(
+        replace(each, text=each.text.replace(
+            f"label node {each.node} with", f"label one of {nodes} nodes, such as {each.node}, with"
+        ))
+        if each.code is Code.LABEL_NODE
+        else each
+        for each in found.steps
+    )  # fmt: skip
+    return remedy(steps, found.node)
 
 
 def _fields(step: Step) -> Iterator[tuple[str, str, str]]:
     """Yield what the changes of a step are about; a created object by its text.
 
-    Nodes to enlarge count as one, so that the smallest change stands for all of them.
+    Nodes to enlarge count as one, so that the smallest change stands for all of them. So do nodes
+    to label.
     """
-    larger = step.code is Code.MORE_ON_NODE
+    larger, labels = step.code is Code.MORE_ON_NODE, step.code is Code.LABEL_NODE
     for each in step.changes:
-        yield each.kind, "" if larger else each.name or step.text, "" if larger else each.path
+        name = "" if larger or labels else each.name or step.text
+        yield each.kind, name, "" if larger else each.path
 
 
 def without_one(steps: Options) -> Iterator[Options]:

@@ -10,7 +10,7 @@ from scheduler.api.pod import Pod
 from scheduler.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from scheduler.explain.records import Change, Code, Step
 from scheduler.explain.what_if.changes import JsonObject, as_json, pointer
-from scheduler.explain.what_if.remedies.node_steps import label_for_term, label_step
+from scheduler.explain.what_if.remedies.node_steps import fewest, label_for_term, label_steps
 from scheduler.explain.what_if.remedies.situation import Situation, evictions, names
 
 WAITING: Final = "WaitForFirstConsumer"
@@ -85,10 +85,8 @@ def _labels(
         options = [label_for_term(term, merged, node.name) for term in terms]
         possible = [each for each in options if each is not None]
         if possible:
-            fewest: dict[str, str | None] = min(possible, key=len)
-            wanted |= fewest
-    if wanted:
-        yield label_step(node, wanted)
+            wanted |= fewest(possible)
+    yield from label_steps(node, wanted)
 
 
 def _limits(situation: Situation, node: Node) -> Iterator[Step]:

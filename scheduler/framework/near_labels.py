@@ -1,0 +1,63 @@
+"""The values that nodes have of a label, and which of them a misspelt value means.
+
+A pod may ask for any value and nodes may have thousands, so both are bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final
+
+import numpy as np
+
+from scheduler.framework.nodes import NodeTableView
+
+MAX_COMPARED: Final = 50
+"""Values that are compared, the most frequent first."""
+MAX_LENGTH: Final = 63
+"""Characters of the value of a label."""
+_SIMILAR: Final = 0.8
+_DIGIT: Final = re.compile(r"\d")
+_OTHERS: Final = re.compile(r"[^a-z0-9]+")
+
+
+def values_of_nodes(table: NodeTableView, key: str) -> list[tuple[str, int]]:
+    """Return the values that nodes have of a label and the numbers of nodes, most nodes first."""
+    ids = table.label_column(key)[table.rows]
+    counts = np.bincount(ids[ids >= 0])
+    values = table.label_values(key).values
+    found = [(values[at], int(counts[at])) for at in np.flatnonzero(counts).tolist()]
+    return sorted(found, key=lambda each: (-each[1], each[0]))
+
+
+def nearest_value(wanted: Sequence[str], known: Sequence[tuple[str, int]]) -> tuple[str, str]:
+    """Return the first wanted value that is similar to a known one, and that one; else empty texts.
+
+    >>> known = [("zone-0", 2), ("zone-1", 1)]
+    >>> nearest_value(["zone0"], known), nearest_value(["Zone_1"], known)
+    (('zone0', 'zone-0'), ('Zone_1', 'zone-1'))
+    >>> nearest_value(["zone2"], known), nearest_value(["z" * 64], known)
+    (('', ''), ('', ''))
+
+    Of a misspelt value the number is right: another zone of a region is no misspelling.
+    """
+    by_plain: dict[str, str] = {}
+    for each, _ in known[:MAX_COMPARED]:
+        by_plain.setdefault(_OTHERS.sub("", each.lower()), each)
+    for value in wanted[:MAX_COMPARED]:
+        if len(value) > MAX_LENGTH:
+            continue
+        plain = _OTHERS.sub("", value.lower())
+        same = [each for each in by_plain if _number(each) == _number(plain)]
+        near = get_close_matches(plain, same, 1, _SIMILAR)
+        if near and plain:
+            return value, by_plain[near[0]]
+    return "", ""
+
+
+def _number(value: str) -> str:
+    """Return a value from its first digit on."""
+    found = _DIGIT.search(value)
+    return "" if found is None else value[found.start() :]

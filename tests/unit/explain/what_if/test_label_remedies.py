@@ -1,0 +1,79 @@
+"""Remedies for labels: a misspelt value is corrected, and what says what a node is stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler import offline
+from tests.unit.explain.what_if.test_remedies import SELECTOR, ZONE, world
+
+
+def zoned(**spec: Any) -> offline.World:
+    """Return a world of three nodes in two zones, and a pod."""
+    nodes = [offline.node(f"n{at}", labels={ZONE: f"zone-{at // 2}"}) for at in range(3)]
+    return world(nodes[0], offline.pod("p", spec=spec), *nodes[1:])
+
+
+def test_a_misspelt_value_of_a_selector_is_corrected() -> None:
+    with zoned(nodeSelector={ZONE: "zone0"}) as made:
+        first, second, *_ = made.remedies("default/p").remedies
+        assert first.text == f"use zone-0 instead of zone0 in nodeSelector {ZONE}"
+        assert second.text == f"drop nodeSelector {ZONE}=zone0"
+        assert "did you mean zone-0?" in str(made.explain("default/p"))
+    with zoned(nodeSelector={ZONE: "elsewhere"}) as made:
+        first, *_ = made.remedies("default/p").remedies
+        assert first.text == f"drop nodeSelector {ZONE}=elsewhere"
+
+
+def test_a_misspelt_value_of_an_affinity_is_corrected() -> None:
+    wanted = {"key": ZONE, "operator": "In", "values": ["far", "zone1"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    with zoned(affinity={"nodeAffinity": required}) as made:
+        first, second, *_ = made.remedies("default/p").remedies
+        assert first.text == f"use zone-1 instead of zone1 in the node affinity for {ZONE}"
+        assert second.text == "drop the required node affinity"
+        assert first.steps[0].changes[0].value == ["far", "zone-1"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ZONE,
+        "failure-domain.beta.kubernetes.io/region",
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "kubernetes.io/arch",
+        "node.kubernetes.io/instance-type",
+    ],
+)
+def test_a_label_that_says_what_a_node_is_is_never_set(key: str) -> None:
+    hard = {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    expression = {"key": key, "operator": "Exists"}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    for spec in (
+        {"nodeSelector": {key: "x"}},
+        {"affinity": {"nodeAffinity": required}},
+        {"topologySpreadConstraints": [{**hard, "labelSelector": SELECTOR}]},
+    ):
+        node = offline.node("n")
+        node["metadata"]["labels"] = {}
+        with world(node, offline.pod("p", spec=spec)) as made:
+            found = made.remedies("default/p", limit=20).remedies
+            assert found
+            assert not [each.text for each in found if "LabelNode" in each.codes]
+
+
+def test_nodes_to_label_count_as_one_remedy() -> None:
+    nodes = [offline.node(name) for name in "abc"]
+    pod = offline.pod("p", spec={"nodeSelector": {"disk": "ssd"}})
+    with world(nodes[0], pod, *nodes[1:]) as made:
+        texts = [each.text for each in made.remedies("default/p", limit=9).remedies]
+        assert texts == [
+            "label one of 3 nodes, such as a, with disk=ssd",
+            "drop nodeSelector disk=ssd",
+            "add a node like a, labelled disk=ssd",
+        ]
