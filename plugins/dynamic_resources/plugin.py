@@ -60,6 +60,7 @@ from scheduler.api.devices import AllocationResult, ResourceClaim
 from scheduler.api.node import Node
 from scheduler.api.node_selectors import compile_node_selector
 from scheduler.api.pod import Pod
+from scheduler.explain.records.wording import span
 from scheduler.framework import (
     NEVER,
     SKIP,
@@ -486,6 +487,10 @@ class DynamicResources:
         except (PreBindError, NotReadyError) as failure:
             return error(failure)
         return None
+
+    def explain_pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> str:
+        """Return for which devices PreBind waits."""
+        return f"until its devices are ready, for at most {span(self._binding_timeout)}"
 
     def _node(self, name: str) -> Node | None:
         row = self._handle.table.row_of(name)

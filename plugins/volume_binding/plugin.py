@@ -39,12 +39,14 @@ from plugins.volume_binding.writing import (
     BindingFailedError,
     Progress,
     Reservation,
+    awaited,
     release,
     reserve,
     unbound,
 )
 from scheduler.api.pod import Pod
 from scheduler.api.storage import PersistentVolumeClaim
+from scheduler.explain.records.wording import span
 from scheduler.framework import (
     NEVER,
     SKIP,
@@ -305,6 +307,15 @@ class VolumeBinding:
             f"binding volumes: {unbound(reservation)} not bound within bindTimeoutSeconds "
             f"({self._timeout:g})"
         )
+
+    def explain_pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> str:
+        """Return the claims that are not bound yet, and the timeout."""
+        reservation: Reservation | None = state.get(_RESERVATION)
+        if reservation is None:
+            return ""
+        found = list(awaited(self._handle, reservation))
+        limit = f"for at most {span(self._timeout)}"
+        return f"until {listed(found, len(found), ' and ')}, {limit}" if found else limit
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the registrations of `requeueing.py`."""

@@ -7,7 +7,7 @@ until it returns none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,13 +17,19 @@ from plugins.volume_binding.assuming import AssumeCache
 from plugins.volume_binding.claims import (
     ANN_BOUND_BY_CONTROLLER,
     ANN_SELECTED_NODE,
+    claim_class,
     claim_key,
     fully_bound,
 )
 from plugins.volume_binding.matching import VolumePlan
 from plugins.volume_binding.volumes import bound_to
 from scheduler.api.pod import Pod
-from scheduler.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim
+from scheduler.api.storage import (
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from scheduler.framework import Handle, NodeInfo, ObjectKey
 
 VOLUMES: Final = "persistentvolumes"
@@ -235,6 +241,28 @@ def unbound(reservation: Reservation) -> str:
     """Return the reservation's claims, for messages."""
     claims = [*(claim for _, claim in reservation.bindings), *reservation.provisions]
     return ", ".join(sorted(map(claim_key, claims)))
+
+
+def awaited(handle: Handle, reservation: Reservation) -> Iterator[str]:
+    """Yield what must happen before the binding can continue, a text for each unbound claim."""
+    for name, claim in reservation.bindings:
+        if not _is_bound(handle, claim):
+            yield f"PersistentVolumeClaim {claim.metadata.name} is bound to volume {name}"
+    for claim in reservation.provisions:
+        if not _is_bound(handle, claim):
+            class_name = claim_class(claim)
+            found: StorageClass | None = handle.listers["storageclasses"].get(class_name)
+            provisioner = "" if found is None else f", provisioner {found.provisioner}"
+            yield (
+                f"PersistentVolumeClaim {claim.metadata.name} is provisioned "
+                f"(StorageClass {class_name}{provisioner})"
+            )
+
+
+def _is_bound(handle: Handle, claim: PersistentVolumeClaim) -> bool:
+    metadata = claim.metadata
+    newest = handle.listers[CLAIMS].get(metadata.name, metadata.namespace)
+    return newest is not None and fully_bound(newest)
 
 
 def _key(claim: PersistentVolumeClaim) -> ObjectKey:

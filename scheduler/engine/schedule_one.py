@@ -398,6 +398,10 @@ class Attempt(msgspec.Struct, eq=False):
     algorithm: SchedulingAlgorithm | None = None
     #: Seconds that the binding cycle has spent so far in Permit, PreBind and Bind.
     binding_seconds: dict[str, float] | None = None
+    #: Names of the plugins whose PreBind is under way.
+    pre_binding: tuple[str, ...] = ()
+    #: The group for whose other members the binding waits; empty: for none.
+    awaited_group: str = ""
 
     @property
     def node_name(self) -> str:

@@ -441,6 +441,14 @@ class ExplainingPlugin(Plugin, Protocol):
         """Return the numbers behind a rejection, for people; must not change `state`."""
         ...
 
+    def explain_pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> str:
+        """Return for what PreBind of this plugin waits; must change no state.
+
+        Called while `pre_bind` is under way. The text continues the sentence "its binding waits",
+        as in "until claim a is bound, for at most 10m".
+        """
+        ...
+
 
 class PodConditionsPlugin(Plugin, Protocol):
     """Adds pod conditions to the scheduler's status patch. Not upstream.

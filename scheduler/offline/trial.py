@@ -150,5 +150,6 @@ def explain(assembly: Assembly, pod: str, *, top: int, examples: int) -> PodExpl
         assembly.scheduling.queue,
         assembly.state.listers.pod,
         clock=assembly.clock,
+        bindings=assembly.scheduling.binding.under_way,
     )
     return explainer.explain(namespace or "default", name, top=top, examples=examples)

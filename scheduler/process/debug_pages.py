@@ -56,6 +56,7 @@ class DebugPages:
             decisions=lambda *pod: history.of_pod(*pod) if history.enabled else None,
             faults=scheduling.plugin_faults,
             group_of=groups.of_pod,
+            bindings=scheduling.binding.under_way,
         )
         self._what_if = WhatIfPages(self._asker, pods.explain)
         nodes = NodePages(

@@ -244,10 +244,17 @@ class BindingCycle:
         """Wait for the other members of a group; return why this member must not be bound."""
         uid = attempt.info.uid
         barrier = self._barriers.get(uid)
-        if barrier is not None:
-            return await barrier.arrive(attempt)
         followed = self._followed.get(uid)
-        return None if followed is None else await followed.opened(attempt)
+        try:
+            if barrier is not None:
+                attempt.awaited_group = barrier.group
+                return await barrier.arrive(attempt)
+            if followed is not None:
+                attempt.awaited_group = followed.group
+                return await followed.opened(attempt)
+            return None
+        finally:
+            attempt.awaited_group = ""
 
     # -- PreBind ---------------------------------------------------------------------------------
 
@@ -328,10 +335,13 @@ class BindingCycle:
 
     async def _run_pre_bind(self, attempt: Attempt, plugin: Any) -> None:
         started = self._clock.monotonic()
-        with CallErrors(PRE_BIND, plugin):
-            status = status_or_none(
-                await _maybe_await(plugin.pre_bind(attempt.state, attempt.pod, attempt.node_name))
-            )
+        attempt.pre_binding += (plugin.name,)
+        try:
+            with CallErrors(PRE_BIND, plugin):
+                result = plugin.pre_bind(attempt.state, attempt.pod, attempt.node_name)
+                status = status_or_none(await _maybe_await(result))
+        finally:
+            attempt.pre_binding = tuple(each for each in attempt.pre_binding if each != plugin.name)
         self._observe("PreBind", status, attempt, started)
         if status is None or status.success:
             return

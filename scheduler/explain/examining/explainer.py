@@ -7,7 +7,7 @@ is examined as if it named the first profile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ import msgspec
 from scheduler.api.pod import Pod
 from scheduler.api.signatures.packed_spec import for_scheduler
 from scheduler.cache.cache import with_node
-from scheduler.engine.engine import Engine
+from scheduler.engine import Attempt, Engine
 from scheduler.explain.examining.node_report import examine_with
 from scheduler.explain.records import (
     Examination,
@@ -26,6 +26,7 @@ from scheduler.explain.records import (
     PodView,
     QueueState,
 )
+from scheduler.explain.records.wording import span
 from scheduler.framework import Clock
 from scheduler.queue import SchedulingQueue
 
@@ -34,6 +35,7 @@ FindPod = Callable[[str, str], Pod | None]
 
 MAX_LINES: Final = 3
 """Maximum number of lines from each Permit plugin about a waiting pod."""
+UNDER_WAY: Final = "; the binding is under way"
 DEFAULT_TOP: Final = 10
 DEFAULT_EXAMPLES: Final = 3
 MAX_NODES: Final = 1000
@@ -50,9 +52,17 @@ class Explainer:
     """Explains single pods. Used on the owner's event loop, between cycles."""
 
     def __init__(
-        self, engine: Engine, queue: SchedulingQueue, find_pod: FindPod, *, clock: Clock
+        self,
+        engine: Engine,
+        queue: SchedulingQueue,
+        find_pod: FindPod,
+        *,
+        clock: Clock,
+        bindings: Mapping[str, Attempt],
     ) -> None:
+        """Explain pods of engine and queue; `bindings` has those whose binding is under way."""
         self._engine = engine
+        self._bindings = bindings
         self._queue = queue
         self._find_pod = find_pod
         self._clock = clock
@@ -124,7 +134,7 @@ class Explainer:
         node = placed.spec.node_name
         waiting = self._engine.waiting_pods.get(pod.uid)
         if waiting is None:
-            text = f"node {node} was chosen; the binding is under way"
+            text = f"node {node} was chosen{self._binding(self._bindings.get(pod.uid))}"
             return replace(base, state=PodState.BINDING, summary=text, node=node)
         plugins = ", ".join(waiting.pending_plugins())
         left = max(0.0, waiting.deadline() - self._clock.monotonic())
@@ -133,6 +143,20 @@ class Explainer:
         for plugin in waiting.pending_plugins():
             text += "".join(f"; {line}" for line in lines.get(plugin, ())[:MAX_LINES])
         return replace(base, state=PodState.WAITING_AT_PERMIT, summary=text, node=node)
+
+    def _binding(self, attempt: Attempt | None) -> str:
+        """Return when a node was chosen, and for what the binding waits."""
+        if attempt is None:
+            return UNDER_WAY
+        began = self._clock.monotonic() - attempt.started
+        ago = f" {span(began)} ago" if began >= 1.0 else ""
+        if attempt.awaited_group:
+            return (
+                f"{ago}; its binding waits for that of other members of pod group "
+                f"{attempt.awaited_group}"
+            )
+        waits = [f"waits {_pre_bind(attempt, each)}" for each in attempt.pre_binding]
+        return f"{ago}; its binding {' and '.join(waits)}" if waits else f"{ago}{UNDER_WAY}"
 
     # -- pods that have none ---------------------------------------------------------------------
 
@@ -188,6 +212,18 @@ class Explainer:
 
     def _ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self._engine.frameworks
+
+
+def _pre_bind(attempt: Attempt, name: str) -> str:
+    """Return for what PreBind of a plugin waits."""
+    explain = getattr(attempt.framework.plugins.get(name), "explain_pre_bind", None)
+    text = ""
+    if callable(explain):
+        try:
+            text = str(explain(attempt.state, attempt.pod, attempt.node_name))
+        except Exception as error:  # noqa: BLE001 - boundary: an explanation never fails
+            text = f"for plugin {name}, which cannot explain it: {error!r}"
+    return text or f"for PreBind of plugin {name}"
 
 
 def _bound_since(pod: Pod) -> str:

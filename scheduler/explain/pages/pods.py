@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from scheduler.api.pod import Pod
-from scheduler.engine import Engine
+from scheduler.engine import Attempt, Engine
 from scheduler.explain.examining.explainer import (
     DEFAULT_EXAMPLES,
     DEFAULT_TOP,
@@ -50,7 +50,7 @@ MAX_PODS: Final = 10_000
 class PodPages:
     """Both pages of one process."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is wired to
         self,
         engine: Engine,
         queue: SchedulingQueue,
@@ -61,10 +61,12 @@ class PodPages:
         decisions: DecisionsOf = lambda *_: None,
         faults: FaultsOf = lambda *_: {},
         group_of: GroupOf = lambda _: None,
+        bindings: Mapping[str, Attempt],
     ) -> None:
         """Serve pods of queue and engine.
 
-        `find_pod` returns the newest known state of a pod.
+        `find_pod` returns the newest known state of a pod; `bindings` has the attempts, by UID,
+        whose binding is under way.
         """
         self._faults = faults
         self._find_pod = find_pod
@@ -75,7 +77,7 @@ class PodPages:
         self._leading = leading
         self._decisions = decisions
         self._started = clock.now()
-        self._explainer = Explainer(engine, queue, find_pod, clock=clock)
+        self._explainer = Explainer(engine, queue, find_pod, clock=clock, bindings=bindings)
 
     def queue(self, query: Mapping[str, str]) -> QueuePage:
         """Return counts, and pods in the order of popping; `?namespace=` and `?limit=`.

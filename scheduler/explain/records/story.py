@@ -344,7 +344,7 @@ def compared(chosen: NodeScore, other: NodeScore) -> str:
 def _cost(decision: Decision) -> str:
     attempts = "the first attempt" if decision.attempt == 1 else f"attempt {decision.attempt}"
     if not decision.bound:
-        return f"It was {attempts}; the binding is under way."
+        return f"It was {attempts}."
     return f"It was {attempts}, bound {1000 * decision.seconds:.0f} ms after it began."
 
 

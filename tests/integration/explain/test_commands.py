@@ -227,6 +227,40 @@ async def test_a_pod_that_waits_at_permit_is_explained(scheduling: Open) -> None
         assert explanation["state"] == "waiting-at-permit"
 
 
+async def test_a_pod_that_waits_for_its_volume_is_explained(scheduling: Open) -> None:
+    async with scheduling() as site:
+        site.cluster.create(node("n1"))
+        site.cluster.create(
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": {"name": "fastt"},
+                "provisioner": "example.com/none",
+                "volumeBindingMode": "WaitForFirstConsumer",
+            }
+        )
+        site.cluster.create(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "data", "namespace": "default"},
+                "spec": {
+                    "storageClassName": "fastt",
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }
+        )
+        claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+        site.cluster.create(pod("web", volumes=[claim]))
+        explanation = await explanation_of(site, "web", "node n1 was chosen")
+    assert explanation["state"] == "binding"
+    assert explanation["summary"].endswith(
+        "; its binding waits until PersistentVolumeClaim data is provisioned "
+        "(StorageClass fastt, provisioner example.com/none), for at most 10m"
+    )
+
+
 async def test_a_plugin_that_fails_is_named(scheduling: Open) -> None:
     def fail(*_: object) -> None:
         msg = "the database is down"

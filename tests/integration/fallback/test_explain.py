@@ -23,6 +23,7 @@ def shown(stage: Stage) -> str:
         wiring.scheduling.queue,
         lambda space, name: pods.get(name, space),
         clock=wiring.connections.clock,
+        bindings={},
     )
     console = Console(file=io.StringIO(), width=200)
     pod = explainer.explain("default", "p")

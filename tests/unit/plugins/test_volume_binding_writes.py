@@ -232,6 +232,34 @@ async def test_what_is_written_and_in_which_order() -> None:
     ]  # fmt: skip
 
 
+async def test_what_pre_bind_waits_for_is_explained() -> None:
+    attempt = Attempt("d", "s")
+    assert attempt.plugin.explain_pre_bind(attempt.state, attempt.pod, "a") == ""
+    attempt.reserve()
+    told: list[str] = []
+
+    def explain() -> None:
+        told.append(attempt.plugin.explain_pre_bind(attempt.state, attempt.pod, "a"))
+
+    attempt.api.steps = [
+        explain,
+        lambda: attempt.bind_claim("s", "v"),
+        explain,
+        lambda: attempt.bind_claim("d", "made"),
+        explain,
+        lambda: add(attempt.cluster, volume("made", nodes={HOST: ["a"]})),
+    ]
+    assert await attempt.plugin.pre_bind(attempt.state, attempt.pod, "a") is None
+    provisioned = (
+        "PersistentVolumeClaim d is provisioned (StorageClass wait, provisioner csi.example.com)"
+    )
+    assert told == [
+        f"until PersistentVolumeClaim s is bound to volume v and {provisioned}, for at most 7s",
+        f"until {provisioned}, for at most 7s",
+        "for at most 7s",
+    ]
+
+
 async def test_a_volume_the_user_reserved_is_only_completed() -> None:
     attempt = Attempt("s")
     add(attempt.cluster, volume("v", class_name="local", claimed_by="s"))

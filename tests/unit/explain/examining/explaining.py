@@ -6,6 +6,7 @@ from typing import Any
 
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.api import Pod
+from scheduler.engine import Attempt
 from scheduler.explain.examining.explainer import Explainer
 from scheduler.explain.records import Examination, PodExplanation
 from scheduler.framework import Status, unresolvable
@@ -28,7 +29,11 @@ class ExplainedWorld(World):
         )
         self.nominations: Any = self.queue.nominator
         self.engine = self.another_engine(reuse=True)
-        self.explainer = Explainer(self.engine, self.queue, self.find, clock=self.clock)
+        #: Attempts whose binding is under way, by UID.
+        self.bindings: dict[str, Attempt] = {}
+        self.explainer = Explainer(
+            self.engine, self.queue, self.find, clock=self.clock, bindings=self.bindings
+        )
 
     def find(self, namespace: str, name: str) -> Pod | None:
         return self.known.get(f"{namespace}/{name}")

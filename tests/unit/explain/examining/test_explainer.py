@@ -188,6 +188,45 @@ def test_a_pod_that_waits_at_permit_has_its_plugins_and_deadline() -> None:
     assert explanation.summary.endswith("waits at Permit for Gang, for 20 s at most")
 
 
+def _binding(*pre_binding: str, group: str = "") -> str:
+    """Return the summary of a pod 6 minutes after its node was chosen."""
+    quick = {"pre_bind": lambda *_: None}
+    told = plugin("Told", explain_pre_bind=lambda *_: "until x is y, for at most 10m", **quick)
+    broken = plugin("Broken", explain_pre_bind=fail, **quick)
+    world = ExplainedWorld(told, plugin("Silent", **quick), broken)
+    world.nodes("n1")
+    attempt = world.attempt(world.exists(world.pod()))
+    attempt.pre_binding, attempt.awaited_group = pre_binding, group
+    world.bindings[attempt.info.uid] = attempt
+    world.clock.time += 360
+    explanation = world.explain()
+    assert (explanation.state, explanation.node) == (PodState.BINDING, "n1")
+    return explanation.summary.removeprefix("node n1 was chosen 6m ago; ")
+
+
+def test_a_pod_whose_binding_waits_has_for_what() -> None:
+    until = "until x is y, for at most 10m"
+    assert _binding() == "the binding is under way"
+    assert _binding("Told") == f"its binding waits {until}"
+    assert _binding("Silent") == "its binding waits for PreBind of plugin Silent"
+    assert _binding("Told", "Silent") == (
+        f"its binding waits {until} and waits for PreBind of plugin Silent"
+    )
+    assert _binding("Broken").startswith(
+        "its binding waits for plugin Broken, which cannot explain it: RuntimeError"
+    )
+    assert _binding(group="g") == "its binding waits for that of other members of pod group g"
+
+
+def test_a_binding_that_has_just_begun_is_under_way() -> None:
+    world = ExplainedWorld()
+    world.nodes("n1")
+    attempt = world.attempt(world.exists(world.pod()))
+    assert world.explain().summary == "node n1 was chosen; the binding is under way"
+    world.bindings[attempt.info.uid] = attempt
+    assert world.explain().summary == "node n1 was chosen; the binding is under way"
+
+
 def test_a_permit_plugin_says_what_a_waiting_pod_waits_for() -> None:
     gang = plugin(
         "Gang",
