@@ -216,7 +216,7 @@ def _explain_owner(
         raise no_such_pod(endpoint, f"{namespace}/{name}", error, kind) from error
     found = owner_object.read(endpoint, page)
     fewer = "" if shown["search"] == "none" else owner_object.fewer(found, page)
-    lacking = owner_object.lacking(found, page)
+    lacking = owner_object.lacking(endpoint, found, page)
     page = msgspec.structs.replace(page, lacking=lacking, fewer=fewer)
     if output == "json":
         click.echo(escaped_json(msgspec.json.encode(page)))

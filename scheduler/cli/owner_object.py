@@ -1,7 +1,8 @@
 """The object of an owner of pods: whether it exists, and why it has fewer pods than it asks for.
 
-One GET to the API server of the leader, as the user of the kubeconfig, and one list of at most
-`MAX_NAMES` names where it does not exist. Without an answer there is nothing to add.
+One GET to the API server of the leader, as the user of the kubeconfig; one list of at most
+`MAX_NAMES` names where it does not exist, and one of at most `MAX_EVENTS` events where it lacks
+pods. Without an answer there is nothing to add.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import partial
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.hints import kubectl
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from scheduler.explain.records import OwnerPage
 
 MAX_NAMES: Final = 250
+MAX_EVENTS: Final = 250
 MAX_SHOWN: Final = 100
 """Characters of a name that somebody wrote."""
 _NEAR: Final = 2
@@ -96,7 +100,8 @@ def about(endpoint: Endpoint, owner: str) -> str:
     if not isinstance(asked, str):
         return ""
     words["word"] = kind.lower()
-    cause = missing(found, kind, name, namespace) or MADE.format(**words)
+    events = partial(_refusals, endpoint, found, namespace)
+    cause = missing(found, kind, name, namespace, events=events) or MADE.format(**words)
     return NO_PODS.format(
         asked=one_line(shortened(asked, MAX_SHOWN)), path=path, cause=cause, **words
     )
@@ -113,11 +118,12 @@ def read(endpoint: Endpoint, page: OwnerPage) -> Any:
     return found if status == 200 and found.get("kind") == kind else {}
 
 
-def lacking(found: Any, page: OwnerPage) -> str:
+def lacking(endpoint: Endpoint, found: Any, page: OwnerPage) -> str:
     """Say why the owner `found` has fewer pods than it asks for; empty if it has not."""
     kind, _, name = page.owner.partition("/")
     pods = page.waiting + page.placed + sum(each.pods - each.placed for each in page.others)
-    return missing(found, kind, name, page.namespace, pods)
+    events = partial(_refusals, endpoint, found, page.namespace)
+    return missing(found, kind, name, page.namespace, pods, events=events)
 
 
 def fewer(found: Any, page: OwnerPage) -> str:
@@ -139,6 +145,22 @@ def fewer(found: Any, page: OwnerPage) -> str:
         name=name,
         kubectl=kubectl(),
     )
+
+
+def refusals_target(uid: str, namespace: str) -> str:
+    """Return the request for events about pods that could not be created for an object."""
+    fields = quote(f"involvedObject.uid={uid},reason=FailedCreate", safe="")
+    return f"{_CORE}/namespaces/{namespace}/events?fieldSelector={fields}&limit={MAX_EVENTS}"
+
+
+def _refusals(endpoint: Endpoint, found: Any, namespace: str) -> list[Any]:
+    """Return events about pods that could not be created for an object, in no order."""
+    uid = at(found, "metadata.uid")
+    if not isinstance(uid, str) or not uid:
+        return []
+    status, page = _read(endpoint, refusals_target(uid, namespace))
+    items = page.get("items") if status == 200 else None
+    return items[:MAX_EVENTS] if isinstance(items, list) else []
 
 
 def _near(endpoint: Endpoint, target: str, name: str) -> str:

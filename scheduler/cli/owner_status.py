@@ -1,12 +1,13 @@
 """The causes why an owner has fewer pods than it should, from its own spec and status.
 
 The controllers of Deployments, ReplicaSets and ReplicationControllers write into the status why a
-pod could not be created, such as an exceeded quota; the others only emit events, which are not read
-here. Everything in the object was written by somebody else.
+pod could not be created, such as an exceeded quota; the others only emit events. Everything in an
+object and in events was written by somebody else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from scheduler.cli.hints import kubectl
@@ -22,7 +23,7 @@ STOPPED: Final = "It makes no pods: {path} is true."
 ENDED: Final = "It has finished{cause}"
 NO_REPLICA_SET: Final = "Its ReplicaSet cannot be created{cause}"
 WANTED: Final = "{wanted} {are} wanted, {exist}"
-NOT_CREATED: Final = "{wanted}: the {creator} cannot create {rest}{cause}"
+NOT_CREATED: Final = "{wanted}: the {creator} {cannot} create {rest}{cause}"
 NOT_REPLACED: Final = "The {creator} cannot create pods{cause}"
 IN_ORDER: Final = "{wanted}: a StatefulSet creates each after the one before is ready."
 SEE_EVENTS: Final = (
@@ -43,8 +44,18 @@ class Numbers(NamedTuple):
         return WANTED.format(wanted=counted(self.wanted, "pod"), are=are, exist=exist)
 
 
-def missing(found: Any, kind: str, name: str, namespace: str, known: int = 0) -> str:
+def missing(
+    found: Any,
+    kind: str,
+    name: str,
+    namespace: str,
+    known: int = 0,
+    *,
+    events: Callable[[], Any] = tuple,
+) -> str:
     """Say why pods do not exist; empty if none lack. The scheduler knows of `known` of them.
+
+    `events` returns those about pods that could not be created; called only if they are needed.
 
     >>> missing({"spec": {"replicas": 0}}, "Deployment", "web", "shop")
     'It asks for no pods: spec.replicas is 0.'
@@ -60,10 +71,12 @@ def missing(found: Any, kind: str, name: str, namespace: str, known: int = 0) ->
     if numbers is None or not lacks:
         # A rollout that cannot go on has the pods of before.
         return NOT_REPLACED.format(creator=creator, cause=cause) if cause else ""
-    wanted = numbers.text()
-    if cause:
+    wanted, cannot = numbers.text(), "cannot" if cause else "could not"
+    if cause := cause or _newest(events()):
         rest = "the others" if numbers.exist else "them"
-        return NOT_CREATED.format(wanted=wanted, creator=creator, rest=rest, cause=cause)
+        return NOT_CREATED.format(
+            wanted=wanted, creator=creator, cannot=cannot, rest=rest, cause=cause
+        )
     ordered = at(found, "spec.podManagementPolicy") != "Parallel"
     if kind == "StatefulSet" and numbers.exist and ordered:
         return IN_ORDER.format(wanted=wanted)
@@ -114,10 +127,28 @@ def _cause(found: Any, condition: str, status: str, reason: str = "") -> str:
             continue
         if reason and at(each, "reason") != reason:
             continue
-        parts = ((at(each, "reason"), MAX_REASON), (at(each, "message"), MAX_MESSAGE))
-        texts = [shortened(text, limit) for text, limit in parts if isinstance(text, str) and text]
-        return one_line(": ".join(["", *texts] if texts else [f": {condition}"]))
+        return _told(each) or one_line(f": {condition}")
     return ""
+
+
+def _newest(events: Any) -> str:
+    """Return reason and message of the newest event, as `_cause` of a condition."""
+    listed = [each for each in events if isinstance(each, dict)] if events else []
+    newest = max(listed, key=_time, default=None)
+    return "" if newest is None else _told(newest)
+
+
+def _time(event: dict[str, Any]) -> str:
+    """Return the time of an event; these texts are in the order of time."""
+    times = (event.get("lastTimestamp"), event.get("eventTime"))
+    return max((each for each in times if isinstance(each, str)), default="")
+
+
+def _told(entry: Any) -> str:
+    """Return reason and message of a condition or event, in one line after a colon."""
+    parts = ((at(entry, "reason"), MAX_REASON), (at(entry, "message"), MAX_MESSAGE))
+    texts = [shortened(text, limit) for text, limit in parts if isinstance(text, str) and text]
+    return one_line(": ".join(["", *texts]))
 
 
 def _written(found: Any, path: str) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from devtools.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
+from scheduler.cli.owner_object import refusals_target
 from scheduler.cli.owner_status import missing
 from tests.envtest.workload import until
 
@@ -60,7 +61,7 @@ def _owner(kind: str, replicas: int, **spec: Any) -> dict[str, Any]:
 
 QUOTA: Final = 'FailedCreate: pods "web-'
 EXCEEDED: Final = "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2"
-EVENTS: Final = "5 pods are wanted, 2 exist; its events may say why:  kubectl -n owners describe"
+OTHERS: Final = "5 pods are wanted, 2 exist: the {} could not create the others: FailedCreate: "
 
 
 @pytest.mark.parametrize(
@@ -79,8 +80,13 @@ EVENTS: Final = "5 pods are wanted, 2 exist; its events may say why:  kubectl -n
             ("5 pods are wanted, 2 exist: the ReplicaSet cannot", QUOTA, EXCEEDED),
         ),
         ("ReplicationController", CORE, {}, ("cannot create the others", QUOTA, EXCEEDED)),
-        ("StatefulSet", APPS, {"podManagementPolicy": "Parallel"}, (EVENTS,)),
-        ("Job", BATCH, {}, (EVENTS,)),
+        (
+            "StatefulSet",
+            APPS,
+            {"podManagementPolicy": "Parallel"},
+            (OTHERS.format("StatefulSet"), EXCEEDED),
+        ),
+        ("Job", BATCH, {}, (OTHERS.format("Job"), EXCEEDED)),
     ],
 )
 def test_a_quota_that_refuses_pods_is_the_cause(
@@ -90,7 +96,11 @@ def test_a_quota_that_refuses_pods_is_the_cause(
     admin.request("POST", path, _owner(kind, 5, **spec))
 
     def said() -> str:
-        return missing(admin.request("GET", f"{path}/web"), kind, "web", NAMESPACE)
+        found: Any = admin.request("GET", f"{path}/web")
+        target = refusals_target(found["metadata"]["uid"], NAMESPACE)
+        return missing(
+            found, kind, "web", NAMESPACE, events=lambda: admin.request("GET", target)["items"]
+        )
 
     try:
         until(lambda: all(text in said() for text in texts), f"{texts} in {said()}")

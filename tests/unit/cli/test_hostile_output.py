@@ -152,9 +152,13 @@ def test_an_owner_in_the_cluster_controls_no_terminal(
     failed = {"type": "Failed", "status": "True", "reason": HOSTILE, "message": HOSTILE}
     found = {"kind": "Job", "reason": "NotFound", "spec": spec, "items": names}
     found["status"] = {"conditions": [failed]}
+    event = {"reason": HOSTILE, "message": HOSTILE, "lastTimestamp": HOSTILE}
+    lacks = {"kind": "Job", "metadata": {"uid": HOSTILE}, "items": [event]}
+    lacks |= {"spec": {**spec, "parallelism": 1}, "status": {"startTime": "x"}}
 
     def read(_: Endpoint, target: str, __: str) -> tuple[int, bytes]:
-        return (200 if "limit" in target else status), json.dumps(found).encode()
+        shown = lacks if target.startswith("/api/v1/") or "/lacks" in target else found
+        return (200 if "limit" in target else status), json.dumps(shown).encode()
 
     def fail(*_: object) -> bytes:
         raise CommandError("no pod", 4)
@@ -162,6 +166,9 @@ def test_an_owner_in_the_cluster_controls_no_terminal(
     monkeypatch.setattr(Endpoint, "get", fail)
     monkeypatch.setattr(Endpoint, "read_cluster", read)
     ended = shell("explain", "job/a", "-n", "b")
+    assert (ended.code, controls(ended.out), controls(ended.err)) == (4, set(), set())
+    assert ended.err.count("title") == (3 if status == 200 else 0)
+    ended = shell("explain", "job/lacks", "-n", "b")
     assert (ended.code, controls(ended.out), controls(ended.err)) == (4, set(), set())
     assert ended.err.count("title") == (3 if status == 200 else 0)
 

@@ -244,3 +244,55 @@ def test_an_owner_with_all_its_pods_has_no_further_line(
     cluster.objects["/apis/apps/v1/namespaces/shop/deployments/web"] = (200, found)
     ended = shell("explain", "deployment/web", "-n", "shop")
     assert ended.out == "shop/Deployment/web: 3 pods, 3 have a node, 0 wait\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "group", "fields"),
+    [
+        ("job", "Job", "batch/v1", ({"parallelism": 5}, {"active": 2})),
+        ("sts", "StatefulSet", "apps/v1", ({"replicas": 5}, {"replicas": 2})),
+        (
+            "ds", "DaemonSet", "apps/v1",
+            ({}, {"desiredNumberScheduled": 5, "currentNumberScheduled": 2}),
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("known", [0, 2])
+def test_the_newest_event_about_pods_that_were_not_created_is_the_cause(
+    cluster: Cluster, shell: Shell, known: int, word: str, kind: str, group: str,
+    fields: tuple[dict[str, Any], dict[str, Any]],
+) -> None:  # fmt: skip
+    cluster.waiting = msgspec.structs.replace(cluster.waiting, placed=known)
+    spec, status = fields
+    spec = {**spec, "template": {"spec": {"schedulerName": "kubestow"}}}
+    found = {"kind": kind, "metadata": {"uid": "u/1"}, "spec": spec, "status": status}
+    path = f"/apis/{group}/namespaces/shop/{kind.lower()}s/q"
+    cluster.objects[path] = (200, found)
+    events = [
+        {"reason": "FailedCreate", "lastTimestamp": time, "message": message}
+        for time, message in (("2026-01-02T00:00:00Z", QUOTA), ("2026-01-01T00:00:00Z", "older"))
+    ]
+    selector = "involvedObject.uid%3Du%2F1%2Creason%3DFailedCreate"
+    about = f"/api/v1/namespaces/shop/events?fieldSelector={selector}&limit=250"
+    cluster.objects[about] = (200, {"items": [1, *events, {"lastTimestamp": 7}]})
+    ended = shell("explain", f"{word}/q", "-n", "shop", "--remedies", "none")
+    assert [asked for asked, _ in cluster.asked] == [path, about]
+    said = " ".join((ended.out + ended.err).split())
+    numbers = "5 pods are wanted, 2 exist"
+    text = f"{numbers}: the {kind} could not create the others: FailedCreate: {QUOTA}"
+    assert text in said
+
+
+@pytest.mark.parametrize(
+    "answer", [GONE, (403, {}), (200, {"items": 1}), (200, {"items": []}), (200, {"items": [1]})]
+)
+def test_without_events_they_are_pointed_to(
+    answer: tuple[int, Any], cluster: Cluster, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = {"parallelism": 5, "template": {"spec": {"schedulerName": "kubestow"}}}
+    found = {"kind": "Job", "metadata": {"uid": "u"}, "spec": spec, "status": {"active": 2}}
+    job = (200, json.dumps(found).encode())
+    other = (answer[0], json.dumps(answer[1]).encode())
+    monkeypatch.setattr(Endpoint, "read_cluster", lambda _, at, __: other if "ev" in at else job)
+    ended = shell("explain", "job/q", "-n", "shop")
+    assert "2 exist; its events may say why:  kubectl -n shop describe job q" in ended.err
