@@ -12,6 +12,7 @@ from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_names import (
     NO_POD_BUT_NODE,
     NODES,
+    check_namespace,
     namespace_for,
     no_such_pod,
     one_name,
@@ -137,6 +138,7 @@ def command(  # noqa: PLR0913 - one argument per option
             "give either a pod or --group, or all pods of an owner as KIND/NAME; `kubestow queue` "
             "lists the pods that wait"
         )
+    check_namespace(group or pod, namespace)
     namespace = namespace_for(endpoint, namespace)
     if group:
         _explain_group(endpoint, _key(group, namespace, "NAME", "--group"), output)

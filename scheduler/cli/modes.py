@@ -21,7 +21,6 @@ import click
 from click.core import ParameterSource
 
 from scheduler.cli.habits import corrected
-from scheduler.cli.pod_names import has_namespace, without_kind
 
 Given = Mapping[str, Any]
 """The values of the options by the names of their parameters."""
@@ -162,13 +161,6 @@ MODES: Final[Mapping[str, tuple[Choice, ...]]] = {
             Mode("--node", _given("node")),
             Mode("an answer without --node", _otherwise, ("remedies",)),
         ),
-        (
-            Mode(
-                "a name with its namespace",
-                lambda given: has_namespace(given["group"] or given["pod"] or ""),
-            ),
-            Mode("a name alone", _otherwise, ("namespace",)),
-        ),
         *_WAY,
     ),
     "ui": (
@@ -185,16 +177,7 @@ MODES: Final[Mapping[str, tuple[Choice, ...]]] = {
         ),
         *_WAY,
     ),
-    "whatif": (
-        (
-            Mode(
-                "a pod with its namespace",
-                lambda given: "/" in without_kind(given["pod"] or "") and not given["add"],
-            ),
-            Mode("other names", _otherwise, ("namespace",)),
-        ),
-        *_WAY,
-    ),
+    "whatif": _WAY,
     "bundle": _WAY,
     "record": _WAY,
     "replay": (),

@@ -41,6 +41,10 @@ NO_POD_BUT_NODE: Final = (
     "pods and their owners are explained, not nodes. Whether a pod fits on node {node}:  "
     "kubestow explain POD --node {node}\nWhat all nodes hold:  kubestow ui, or kubestow top"
 )
+TWO_NAMESPACES: Final = (
+    "in {name}, {own} is taken for a namespace, and --namespace is {given}: give one of them; "
+    "kinds are those of pods and their owners, such as deployment/web"
+)
 OWNER: Final = "\n{kind} {name} has pods:  kubestow explain {word}/{name} -n {namespace}{options}"
 ALIKE: Final = "\nPods that wait, with such a name: {pods}"
 ELSEWHERE: Final = (
@@ -112,6 +116,17 @@ def owner_named(name: str, namespace: str) -> str:
         return f"{namespace}/{kind}/{owner}" if kind else ""
     kind = _owner_kind(parts[0]) if len(parts) == _OWNER_PARTS - 1 else ""
     return f"{namespace}/{kind}/{parts[1]}" if kind else ""
+
+
+def check_namespace(name: str, given: str | None) -> None:
+    """Check that a name does not begin with another namespace than the one that was given.
+
+    Raises:
+        click.UsageError: it does.
+    """
+    own = without_kind(name).partition("/")[0]
+    if given and given != own and has_namespace(name):
+        raise click.UsageError(TWO_NAMESPACES.format(name=name[:200], own=own[:100], given=given))
 
 
 def namespace_for(endpoint: Endpoint, given: str | None) -> str:

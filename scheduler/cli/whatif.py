@@ -13,7 +13,13 @@ from scheduler.cli.exit_codes import DOES_NOT_FIT
 from scheduler.cli.manifests import documents, named
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import decoded, one_line
-from scheduler.cli.pod_names import namespace_for, one_name, without_kind
+from scheduler.cli.pod_names import (
+    check_namespace,
+    namespace_for,
+    one_name,
+    owner_named,
+    without_kind,
+)
 from scheduler.cli.tables import say, wide_console
 from scheduler.sanitizing.escaping import escaped_json
 
@@ -38,8 +44,8 @@ nothing is scheduled, evicted or reserved. Without changes it says where the pod
 NODE is a name, or KEY=VALUE,... that selects nodes by their labels. SPEC is a list of amounts, and
 any of name=, like=NODE, count=, label.KEY=VALUE, taint=KEY=VALUE:EFFECT. What it leaves open is as
 on NODE; without one a node has cpu=4,memory=16Gi,pods=110. FIELD is cpu, memory, another resource
-of the first container, a path such as spec.priority or spec.containers[1].image, or a JSON pointer;
-an empty VALUE removes it.
+of the first container, a path such as spec.priority, spec.containers[1].image or
+spec.nodeSelector.topology.kubernetes.io/zone, or a JSON pointer; an empty VALUE removes it.
 
 Of the manifest of a controller, as many copies as it makes pods at the same time are asked about:
 spec.replicas, of a Job parallelism and completions; of a DaemonSet one. --copies says otherwise.
@@ -47,6 +53,10 @@ spec.replicas, of a Job parallelism and completions; of a DaemonSet one. --copie
 Exits with 0 if the pod (all copies) would fit, 3 if not.
 """
 COPIES: Final = "copies"
+NO_OWNER: Final = (
+    "{name} is an owner of pods, and the question is about one pod: give a pod, or the manifest of "
+    "the owner with -f, about all its replicas; `kubestow explain` takes owners"
+)
 TOO_MANY: Final = (
     "{source}: {field} is {number}, and a question may place {most} copies: ask about fewer with "
     "--copies, or count all that fit with `kubestow simulate --how-many-fit`"
@@ -60,7 +70,14 @@ _RESOURCE: Final = re.compile(
     r"cpu|memory|ephemeral-storage|hugepages-\w+|[^/.\[\]]+(\.[^/\[\]]+)*/.+"
 )
 
-
+_IN_MAP: Final = re.compile(
+    r"\.(nodeSelector|labels|annotations|matchLabels|requests|limits|overhead)\.(.+)"
+)
+"""A key of a map of texts or amounts, in a path: all the rest is the key, which may have dots."""
+POINTER: Final = (
+    "'{field}': a key with a slash is written in a JSON pointer, with ~1 for the slash, such as "
+    "/spec/nodeSelector/topology.kubernetes.io~1zone=b"
+)
 _KEYS: Final = {
     "name": "name=NAME",
     "like": "like=NODE",
@@ -117,6 +134,10 @@ def command(
     pod = without_kind(pod)
     if bool(pod) == (filename is not None):
         raise click.UsageError("give either a pod or -f FILE")
+    if owner_named(pod, "x"):
+        raise click.UsageError(NO_OWNER.format(name=pod[:200]))
+    if not asked["add"]:
+        check_namespace(pod, namespace)
     namespace = namespace_for(endpoint, namespace)
     key = "" if not pod else pod if "/" in pod else f"{namespace}/{pod}"
     manifest, noun = None, COPIES
@@ -310,6 +331,8 @@ def field_of(text: str) -> tuple[str, Any]:
     (('/spec/containers/0/resources/requests/cpu', 2), ('/spec/containers/1/image', 'a:b'))
     >>> field_of("spec.nodeSelector="), field_of("/metadata/labels/a~1b=x")
     (('/spec/nodeSelector', None), ('/metadata/labels/a~1b', 'x'))
+    >>> field_of("spec.nodeSelector.topology.kubernetes.io/zone=b")
+    ('/spec/nodeSelector/topology.kubernetes.io~1zone', 'b')
     """
     import yaml
 
@@ -324,17 +347,26 @@ def field_of(text: str) -> tuple[str, Any]:
         ) from error
     if field.startswith("/"):
         return field, parsed
-    if _RESOURCE.fullmatch(field):
-        escaped = field.replace("~", "~0").replace("/", "~1")
-        return f"/spec/containers/0/resources/requests/{escaped}", parsed
+    if _RESOURCE.fullmatch(field) and not field.startswith(("spec.", "metadata.")):
+        return f"/spec/containers/0/resources/requests/{_escaped(field)}", parsed
     if not field.startswith(("spec.", "metadata.")):
         near = f"did you mean {_field_like(field)}? Else " if _field_like(field) else ""
         raise click.BadParameter(
             f"{field!r}: {near}write cpu, memory, spec.… or metadata.…, or a JSON pointer",
             param_hint="'--set'",
         )
-    path = re.sub(r"\[(\d+)\]", r".\1", field)
-    return "/" + "/".join(part.replace("~", "~0") for part in path.split(".")), parsed
+    above, of_map, key = field, "", ""
+    if found := _IN_MAP.search(field):
+        above, of_map, key = field[: found.start()], found[1], found[2]
+    if "/" in above:
+        raise click.BadParameter(POINTER.format(field=field[:200]), param_hint="'--set'")
+    parts = [*re.sub(r"\[(\d+)\]", r".\1", above).split("."), of_map, key]
+    return "".join(f"/{_escaped(part)}" for part in parts if part), parsed
+
+
+def _escaped(key: str) -> str:
+    """Return a key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _field_like(field: str) -> str:

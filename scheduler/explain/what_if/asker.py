@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from time import thread_time
 from typing import Final, TypeVar
 
-from scheduler.explain.records import Remedies, WhatIfResult
-from scheduler.explain.what_if.questions import NO_RESERVE, Answer, Question, parse
+from scheduler.explain.records import Remedies, WhatIfQuestion, WhatIfResult
+from scheduler.explain.what_if.questions import NO_QUOTA, NO_RESERVE, Answer, Question, parse
 from scheduler.explain.what_if.remedies.search import ChangeSearch
 from scheduler.explain.what_if.statistics import AskerStatistics
 from scheduler.explain.what_if.trial import TrialParts
@@ -96,7 +96,7 @@ class Asker:
         version, now = self._versions(), self._clock.now()
         slices = Slices()
         await self._run(question.run(), asked.seconds, slices)
-        return _result(question.answer, asked.copies, slices, version, now, self._leading())
+        return _result(question.answer, asked, slices, version, now, self._leading())
 
     async def remedies(self, pod: str, limit: int, seconds: float) -> Remedies:
         """Return the remedies of a pending pod, `namespace/name`, that are found in time.
@@ -197,9 +197,10 @@ class Asker:
 
 
 def _result(
-    answer: Answer, copies: int, slices: Slices, version: str, now: float, leading: bool
+    answer: Answer, asked: WhatIfQuestion, slices: Slices, version: str, now: float, leading: bool
 ) -> WhatIfResult:
     first, last = answer.first, answer.last
+    new = asked.manifest is not None or asked.copies > 1
     by_node: dict[str, int] = {}
     for node in answer.placed:
         by_node[node] = by_node.get(node, 0) + 1
@@ -209,7 +210,7 @@ def _result(
         resource_version=version,
         changed=slices.changed,
         pod=answer.pod,
-        fits=len(answer.placed) >= copies,
+        fits=len(answer.placed) >= asked.copies,
         node=answer.placed[0] if answer.placed else "",
         feasible=first.feasible,
         nodes=answer.nodes,
@@ -222,5 +223,5 @@ def _result(
         complete=answer.complete and not slices.cut,
         slices=slices.count,
         longest_slice=slices.longest,
-        notes=[NO_RESERVE, *filter(None, [answer.filled])],
+        notes=[NO_RESERVE, *([NO_QUOTA] if new else []), *filter(None, [answer.filled])],
     )

@@ -50,7 +50,14 @@ MAX_CUT: Final = 60
 RUNTIME_CLASS: Final = "/spec/runtimeClassName"
 """Not read by scheduling, but the overhead and nodes of a new pod follow from it."""
 
-NO_RESERVE: Final = "Reserve, Permit and PreBind are not tried, and quotas see each copy alone"
+NO_RESERVE: Final = (
+    "Reserve, Permit and PreBind are not tried, and deferred quotas see each copy alone"
+)
+NO_QUOTA: Final = (
+    "ordinary ResourceQuotas are not checked: the API server refuses a new pod for which they have "
+    "no room"
+)
+"""Of pods that do not exist; others were admitted."""
 EXTENDERS: Final = "extenders are not called"
 
 

@@ -28,13 +28,17 @@ async def test_a_node_to_add_would_make_the_pod_fit_and_nothing_happens(scheduli
         await a_pod_that_is_too_large(site)
         no = await site.query("whatif", "big")
         yes = await site.query("whatif", "big", "--add-node", "name=n9,cpu=16,memory=64Gi")
+        zone = "spec.nodeSelector.topology.kubernetes.io/zone=b"
+        there = ("--add-node", "cpu=16,label.topology.kubernetes.io/zone=b")
+        elsewhere = await site.query("whatif", "big", "--set", zone, *there)
         smaller = await site.query("whatif", "big", "--set", "cpu=500m", "-o", "json")
         after = json.loads((await site.get("/debug/cache")).out)
         waiting = condition(site.cluster, "big").get("status")
     assert no.code == DOES_NOT_FIT
     assert "default/big would fit on none of 1 node" in no.out
     assert "Insufficient cpu" in no.out
-    assert yes.code == 0
+    assert yes.code == elsewhere.code == 0
+    assert elsewhere.out.startswith("default/big would go to new-node, the only one of 2 nodes")
     assert yes.out.startswith("default/big would go to n9, the only one of 2 nodes that fits\n")
     assert "nothing is reserved" in yes.out
     page = json.loads(smaller.out)

@@ -61,6 +61,54 @@ def test_a_name_that_no_pod_has(shell: Shell, names: tuple[str, ...], texts: lis
     assert all(text in ended.err for text in texts), ended.err
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("deploy/web", "-n", "shop"), "deploy/web is an owner of pods, and the question is about"),
+        (("deployment", "web"), "give a pod, or the manifest of the owner with -f"),
+        (("foo/web", "-n", "shop"), "foo is taken for a namespace, and --namespace is shop"),
+    ],
+)
+def test_what_whatif_cannot_be_asked_about(shell: Shell, words: tuple[str, ...], text: str) -> None:
+    ended = shell("whatif", *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert text in " ".join(ended.err.split())
+
+
+def test_the_namespace_of_a_name_may_be_repeated(shell: Shell, asked: list[str]) -> None:
+    assert shell("explain", "shop/cpu", "-n", "shop").code == 0
+    assert shell("explain", "shop/pod/cpu", "-n", "shop").code == 0
+    assert asked == ["shop/cpu", "shop/cpu"]
+
+
+@pytest.mark.parametrize(
+    ("field", "pointer"),
+    [
+        ("spec.nodeSelector.a.b/zone", "/spec/nodeSelector/a.b~1zone"),
+        ("spec.nodeSelector.disk", "/spec/nodeSelector/disk"),
+        ("spec.nodeSelector.a.b", "/spec/nodeSelector/a.b"),
+        ("metadata.labels.app~x", "/metadata/labels/app~0x"),
+        (
+            "spec.containers[1].resources.requests.nvidia.com/gpu",
+            "/spec/containers/1/resources/requests/nvidia.com~1gpu",
+        ),
+        (
+            "spec.topologySpreadConstraints[0].labelSelector.matchLabels.a/b",
+            "/spec/topologySpreadConstraints/0/labelSelector/matchLabels/a~1b",
+        ),
+        ("nvidia.com/gpu", "/spec/containers/0/resources/requests/nvidia.com~1gpu"),
+    ],
+)
+def test_a_key_with_dots_is_one_part_of_a_path(field: str, pointer: str) -> None:
+    assert field_of(f"{field}=1") == (pointer, 1)
+
+
+def test_a_path_with_a_slash_elsewhere_is_a_pointer(shell: Shell) -> None:
+    ended = shell("whatif", "shop/cpu", "--set", "spec.tolerations.a/b=c")
+    assert ended.code == 2
+    assert "/spec/nodeSelector/topology.kubernetes.io~1zone=b" in ended.err
+
+
 def elsewhere(query: Mapping[str, str]) -> WaitingPage:
     """Return what waits in all namespaces, with names that are alike, and some that are none."""
     view: PodView = filled(PodView, lambda _: "x")
@@ -114,6 +162,9 @@ def test_the_kind_may_stand_behind_the_namespace(shell: Shell, asked: list[str])
     [
         (("node", "n1"), "kubestow explain POD --node n1"),
         (("shop/deploymnt/web",), "an owner of pods is written shop/Deployment/web"),
+        (("svc/web", "-n", "shop"), "svc is taken for a namespace, and --namespace is shop"),
+        (("shop/Job/web", "-n", "other"), "shop is taken for a namespace, and --namespace is"),
+        (("--group", "a/train", "-n", "shop"), "a is taken for a namespace, and --namespace is"),
     ],
 )
 def test_names_that_are_refused(shell: Shell, words: tuple[str, ...], text: str) -> None:

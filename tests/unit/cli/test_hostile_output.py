@@ -153,8 +153,9 @@ def test_an_owner_in_the_cluster_controls_no_terminal(
     found = {"kind": "Job", "reason": "NotFound", "spec": spec, "items": names}
     found["status"] = {"conditions": [failed]}
     event = {"reason": HOSTILE, "message": HOSTILE, "lastTimestamp": HOSTILE}
-    lacks = {"kind": "Job", "metadata": {"uid": HOSTILE}, "items": [event]}
-    lacks |= {"spec": {**spec, "parallelism": 1}, "status": {"startTime": "x"}}
+    lacks: dict[str, Any] = {"kind": "Job", "metadata": {"uid": HOSTILE}, "items": [event]}
+    lacks |= {"spec": {"parallelism": 1, "template": spec["template"]}}
+    lacks["status"] = {"startTime": "x"}
 
     def read(_: Endpoint, target: str, __: str) -> tuple[int, bytes]:
         shown = lacks if target.startswith("/api/v1/") or "/lacks" in target else found

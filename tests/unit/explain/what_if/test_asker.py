@@ -97,6 +97,22 @@ async def test_an_answer_says_that_the_state_changed_between_slices() -> None:
     assert not remedies.changed
 
 
+@pytest.mark.parametrize(
+    ("asked", "new"),
+    [
+        ({"pod": "default/big"}, False),
+        ({"pod": "default/big", "copies": 2}, True),
+        ({"manifest": offline.pod("small", cpu=1)}, True),
+    ],
+)
+async def test_an_answer_about_new_pods_says_that_no_ordinary_quota_was_checked(
+    asked: dict[str, Any], new: bool
+) -> None:
+    with asked_world(NODE, BIG) as (_, _, asker):
+        found = await asker.what_if(question(**asked))
+    assert any("ordinary ResourceQuotas are not checked" in each for each in found.notes) is new
+
+
 async def test_preemption_is_said_and_nobody_is_evicted() -> None:
     low = offline.pod("low", cpu=3, node="n")
     with asked_world(NODE, low) as (world, _, asker):
