@@ -6,7 +6,7 @@ named here, so that a field that is added to a record is left out until somebody
 
 - of pods of the namespace the state, the plugins and codes, times, and numbers of nodes, all of
   which their conditions and events have as well;
-- names of nodes in their fields, if the user may list nodes;
+- names of nodes in their fields, if the user may list nodes, and the node of a bound pod;
 - what tells about pods of others (scores, details, the event that woke a pod, durations), if the
   user may get the pods of all namespaces;
 - never a position in the queue, a sequence number, or a count of all pods.
@@ -145,6 +145,13 @@ SUMMARIES: Final = {
 """The summaries of pods for users who may not know all that the summary of a page has."""
 
 
+LEFT_OUT: Final = (
+    "Scores, the numbers behind reasons, and remedies are left out here: they are for who may list "
+    "nodes and get the pods of all namespaces."
+)
+"""The last sentence of such a story."""
+
+
 class _Restriction:
     """Builds the pages of one reader."""
 
@@ -222,10 +229,11 @@ class _Restriction:
             raise ValueError("the pod is of another namespace")
         pod = self._pod(page.pod)
         decisions = [self._decision(each) for each in page.decisions]
+        story = tell(pod, decisions, page.not_remembered)
         return ExplainPage(
             leading=page.leading,
             pod=pod,
-            story=tell(pod, decisions, page.not_remembered),
+            story=story if self._everything else [*story, LEFT_OUT],
             decisions=decisions,
             not_remembered=page.not_remembered,
             group=None if page.group is None else self._group(page.group),
@@ -243,7 +251,8 @@ class _Restriction:
             state=pod.state,
             summary=pod.summary if self._everything else SUMMARIES[pod.state],
             now=pod.now,
-            node=self._node(pod.node),
+            # Who may get a bound pod sees its node there.
+            node=pod.node if pod.state is PodState.BOUND else self._node(pod.node),
             since=pod.since,
             queue=None if pod.queue is None else self._view(pod.queue),
             nodes=None if pod.nodes is None else self._examination(pod.nodes),

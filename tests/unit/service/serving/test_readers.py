@@ -26,6 +26,7 @@ from scheduler.explain.records import (
     QueueStatistics,
     SummaryPage,
     WaitingPage,
+    PodState,
 )
 from scheduler.sanitizing.vocabulary import known_words_only
 from scheduler.service.serving.json_body import encode
@@ -58,6 +59,7 @@ SEEN: Final[dict[type[Any], set[str]]] = {
         *(f"pod.{each}" for each in POD),
         *(f"pod.queue.{each}" for each in VIEW),
         *(f"group.{each}" for each in GROUP),
+        "pod.node",
     },
     WaitingPage: {
         *("headline", "causes.0.cause", "causes.0.text"),
@@ -72,7 +74,7 @@ SEEN_WITH_NODES: Final[dict[type[Any], set[str]]] = {
     WaitingPage: {"pods.0.pod.nominated_node"},
     DecisionList: {"decisions.0.node", "decisions.0.nominated_node"},
     ExplainPage: {
-        *("decisions.0.node", "decisions.0.nominated_node", "pod.node"),
+        *("decisions.0.node", "decisions.0.nominated_node"),
         *("pod.queue.nominated_node", "pod.nodes.rejections.0.examples.0"),
         "pod.nodes.otherwise.0.examples.0",
     },
@@ -107,6 +109,14 @@ def test_only_texts_of_listed_fields_are_in_an_answer(kind: type[Any], variant: 
     assert found_in(page) - found_in(restrict(page, WITH_NODES, ()))
     assert found_in(restrict(page, NARROW, ())) <= SEEN[kind]
     assert found_in(restrict(page, WITH_NODES, ())) <= SEEN[kind] | SEEN_WITH_NODES[kind]
+
+
+@pytest.mark.parametrize("state", PodState)
+def test_the_node_is_shown_of_a_bound_pod_alone(state: PodState) -> None:
+    page = marked(ExplainPage, 0)
+    page = msgspec.structs.replace(page, pod=replace(page.pod, state=state))
+    shown: Any = restrict(page, NARROW, ())
+    assert bool(shown.pod.node) is (state is PodState.BOUND)
 
 
 @pytest.mark.parametrize("kind", SEEN, ids=lambda kind: str(kind.__name__))
