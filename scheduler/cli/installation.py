@@ -31,6 +31,7 @@ STALE_SECONDS: Final = 120.0
 
 PAGE: Final = "docs/install.md has the usual mistakes, and what to do."
 NOTHING: Final = "Nobody has led here yet: there is no Lease {lease}."
+LOCAL: Final = "Process {pid} of yours on this machine schedules without a Lease, at {url}."
 NOBODY: Final = "Nobody leads: the Lease {lease} has no holder that has renewed it."
 STALE: Final = "Nobody leads: {holder} has not renewed the Lease {lease} for {age}."
 LEADS: Final = "{holder} leads: it renewed the Lease {lease} {age} ago."
@@ -46,6 +47,7 @@ NO_NODE: Final = "Pod {pod} has no node: {message}"
 async def look(client: ApiClient, needed: Sequence[Permission]) -> list[str]:
     """Return lines about the installation whose permissions these are; none without a Lease."""
     from scheduler.client.errors import ApiError
+    from scheduler.client.local_address import addresses, folder
 
     lease = next((each for each in needed if each.resource == "leases" and each.names), None)
     if lease is None:
@@ -58,6 +60,12 @@ async def look(client: ApiClient, needed: Sequence[Permission]) -> list[str]:
     except ApiError as error:
         if error.status == 404:
             lines.append(NOTHING.format(lease=f"{namespace}/{name}"))
+    api_server = client.transport.configuration.server
+    lines += [
+        LOCAL.format(pid=each.pid, url=each.url)
+        for each in addresses(folder())
+        if (each.api_server, each.lease) == (api_server, "")
+    ][:MAX_LINES]
     try:
         pods = await client.request(
             "GET", f"/api/v1/namespaces/{namespace}/pods", query={"limit": str(MAX_PODS)}

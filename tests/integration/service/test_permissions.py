@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,7 @@ from scheduler.cli.check import find
 from scheduler.cli.installation import PAGE, look
 from scheduler.client.access_reviews import review_own_access
 from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.local_address import AddressFile, LocalAddress
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from scheduler.permissions.reviewer import LAST_RETRY_SECONDS
@@ -262,7 +265,7 @@ async def test_check_finds_what_is_denied_and_what_the_server_lacks() -> None:
 
 
 async def test_check_says_who_leads_and_which_replica_does_not_run(
-    cluster: EmbeddedCluster,
+    cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     namespace = "kubestow-system"
     replica = {
@@ -278,9 +281,15 @@ async def test_check_says_who_leads_and_which_replica_does_not_run(
             ]
         },
     }
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    own = LocalAddress(os.getpid(), cluster.url, "", "127.0.0.1", 10259, "00")
     async with Transport(ClientConfiguration(server=cluster.url)) as transport:
         client, needed = ApiClient(transport), wire(transport).state.permissions.declared
         before = await look(client, needed)
+        file = AddressFile(tmp_path / "kubestow")
+        file.write(own)
+        local = await look(client, needed)
+        file.remove()
         cluster.create({"kind": "Pod", "apiVersion": "v1", **replica})
         spec = {"holderIdentity": "me", "renewTime": "2020-01-01T00:00:00.000000Z"}
         lease = {"metadata": {"name": "kubestow", "namespace": namespace}, "spec": spec}
@@ -290,6 +299,8 @@ async def test_check_says_who_leads_and_which_replica_does_not_run(
         cluster.faults.add(FaultRule(action="error", verb="get", resource="leases", code=403))
         nothing = await look(client, needed)
     assert before == ["Nobody has led here yet: there is no Lease kubestow-system/kubestow."]
+    schedules = "on this machine schedules without a Lease, at https://127.0.0.1:10259."
+    assert local == [*before, f"Process {os.getpid()} of yours {schedules}"]
     assert after[0].startswith("Nobody leads: me has not renewed the Lease kubestow-system/")
     assert "waits for its image kubestow:0.1.0?[2J (ImagePullBackOff)" in after[1]
     assert after[2:] == [PAGE]

@@ -20,13 +20,13 @@ from scheduler.explain.records import (
     Decision,
     DecisionList,
     ExplainPage,
+    PodState,
     PodView,
     QueuePage,
     QueueState,
     QueueStatistics,
     SummaryPage,
     WaitingPage,
-    PodState,
 )
 from scheduler.sanitizing.vocabulary import known_words_only
 from scheduler.service.serving.json_body import encode
