@@ -218,10 +218,13 @@ def _detail(rejection: Rejection, last: Decision | None) -> str:
 
 
 def _eviction(nodes: Examination, view: PodView, decisions: Sequence[Decision]) -> str:
-    if view.nominated_node:
+    node = view.nominated_node
+    if node:
+        # A node is nominated for other reasons too, such as a binding that was interrupted.
         evicting = _evicting(decisions)
-        pods = f" ({_victims(evicting)})" if evicting is not None else ""
-        return f"Pods were evicted{pods} to make room on {view.nominated_node}."
+        if evicting is None or evicting.nominated_node not in ("", node):
+            return f"Node {node} is nominated for it."
+        return f"Pods were evicted ({_victims(evicting)}) to make room on {node}."
     if nodes.feasible or nodes.error or not nodes.rejections:
         return ""
     if view.place is QueueState.GATED:

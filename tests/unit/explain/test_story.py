@@ -83,7 +83,7 @@ def test_a_pod_that_fits_nowhere() -> None:
         ({"place": QueueState.BACKOFF}, "It is tried again in 3m5s at the latest"),
         ({"place": QueueState.IN_FLIGHT}, "It is being scheduled at this moment."),
         ({"place": QueueState.GATED, "gating_plugin": "Gate"}, "Plugin Gate does not let it"),
-        ({"nominated_node": "n5"}, "Pods were evicted to make room on n5."),
+        ({"nominated_node": "n5"}, "Node n5 is nominated for it."),
         ({"next_retry": None}, "when a placed pod goes."),
     ],
 )
@@ -192,6 +192,13 @@ def test_the_pods_that_are_leaving_are_named_after_another_attempt() -> None:
     again = decision(result=DecisionResult.UNSCHEDULABLE, node="")
     told = tell(pending(view), [decision(**PREEMPTING), again])
     assert f"Pods were evicted ({VICTIMS}) to make room on n1." in told
+
+
+def test_evictions_on_another_node_say_nothing_of_the_nominated_one() -> None:
+    view = replace(VIEW, nominated_node="n1")
+    told = tell(pending(view), [decision(**PREEMPTING | {"nominated_node": "n2"})])
+    assert "Node n1 is nominated for it." in told
+    assert not [each for each in told if "evicted" in each]
 
 
 def test_equal_scores_and_many_plugins_are_compared() -> None:
