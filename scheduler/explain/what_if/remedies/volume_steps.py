@@ -17,6 +17,7 @@ WAITING: Final = "WaitForFirstConsumer"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 NEW_CLASS: Final = "wait-for-first-consumer"
 NEW_PROVISIONER: Final = "example.com/provisioner"
+AFTERWARDS: Final = "the volume must then be provisioned"
 _ZONES: Final = (
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
@@ -155,7 +156,8 @@ def _bind_mode(situation: Situation, claim: PersistentVolumeClaim | None) -> Ite
     if known is not None and known.volume_binding_mode != WAITING:
         path = pointer("volumeBindingMode")
         change = Change("set", "StorageClass", name, path, WAITING)
-        text = f"let storage class {name} bind with {WAITING}"
+        after = "" if known.provisioner == NO_PROVISIONER else f" ({AFTERWARDS})"
+        text = f"let storage class {name} bind with {WAITING}{after}"
         yield Step(Code.CHANGE_BIND_MODE, text, (change,), 5.5)
 
 
@@ -174,7 +176,7 @@ def _claims_made(
     shown = ", ".join(claims)
     for name in sorted(classes)[:4]:
         changes = tuple(_claim(namespace, each, name, situation) for each in claims)
-        text = f"{what} claim {shown}, of storage class {name}"
+        text = f"{what} claim {shown}, of storage class {name} ({AFTERWARDS})"
         yield Step(code, text, changes, cost)
     made = {
         "metadata": {"name": NEW_CLASS},
@@ -183,7 +185,10 @@ def _claims_made(
     }
     added = Change("add", "StorageClass", NEW_CLASS, value=made)
     changes = tuple(_claim(namespace, each, NEW_CLASS, situation) for each in claims)
-    text = f"create a storage class that binds with {WAITING}, and {what} claim {shown} with it"
+    text = (
+        f"create a storage class that binds with {WAITING}, and {what} claim {shown} with it "
+        f"({AFTERWARDS})"
+    )
     yield Step(Code.CREATE_STORAGE_CLASS, text, (added, *changes), cost + 2.0)
 
 

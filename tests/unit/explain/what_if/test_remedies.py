@@ -82,7 +82,10 @@ CASES = {
             "p",
             spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
         ),
-        "create a storage class that binds with WaitForFirstConsumer, and create claim c with it",
+        (
+            "create a storage class that binds with WaitForFirstConsumer, and create claim c with "
+            "it (the volume must then be provisioned)"
+        ),
     ),
     "profile": (
         offline.node("n"),
