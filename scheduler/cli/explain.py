@@ -14,7 +14,9 @@ from scheduler.cli.pod_names import (
     NODES,
     check_namespace,
     namespace_for,
+    no_such_node,
     no_such_pod,
+    node_name,
     one_name,
     owner_named,
     owner_of_that_name,
@@ -144,7 +146,7 @@ def command(  # noqa: PLR0913 - one argument per option
         _explain_group(endpoint, _key(group, namespace, "NAME", "--group"), output)
         return
     query = {"nodes": str(nodes), "examples": str(examples)}
-    names = list(dict.fromkeys(node))
+    names = list(dict.fromkeys(node_name(each) for each in node))
     if len(names) > (MAX_NODES_ASKED if output == "table" else 1):
         limit = f"at most {MAX_NODES_ASKED} nodes, and 1 with -o json"
         raise click.UsageError(f"--node compares {limit}; {len(names)} are given")
@@ -164,8 +166,10 @@ def command(  # noqa: PLR0913 - one argument per option
             for asked in ([{"node": each} for each in names] or [{}])
         ]
     except CommandError as error:
-        if error.exit_code != NO_SUCH_POD or node:
+        if error.exit_code != NO_SUCH_POD:
             raise
+        if node:
+            raise no_such_node(endpoint, names, error) from error
         namespace, _, name = key.partition("/")
         text = f"\n{NO_POD_BUT_NODE.format(node=name)}" if namespace in NODES else ""
         if text := text or owner_of_that_name(endpoint, key):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +34,8 @@ _OWNER_PARTS: Final = 3
 
 _LOOKED_AT: Final = 1000
 """Pods of each sub-queue among which one is looked for."""
+_NODES_LOOKED_AT: Final = 500
+"""Nodes among which one is looked for, as many as a page has."""
 _NAMED: Final = 3
 
 NODES: Final = ("no", "node", "nodes")
@@ -158,6 +160,41 @@ def owner_of_that_name(endpoint: Endpoint, key: str) -> str:
                 kind=kind, name=name, word=word, namespace=namespace, options=given_scheduler()
             )
     return ""
+
+
+def node_name(name: str) -> str:
+    """Return the name of a node without its kind, which kubectl writes in front.
+
+    >>> node_name("node/n1"), node_name("n1")
+    ('n1', 'n1')
+    """
+    kind, slash, rest = name.partition("/")
+    return rest if slash and kind in NODES else name
+
+
+def no_such_node(endpoint: Endpoint, names: Collection[str], error: CommandError) -> CommandError:
+    """Return an error about a node that does not exist, with one that may be meant.
+
+    Args:
+        endpoint: what was asked.
+        names: the nodes of the question.
+        error: the answer, which may be about the pod.
+    """
+    from scheduler.cli.pod_format import decoded_quietly
+    from scheduler.explain.records import NodeList
+    from scheduler.explain.records.wording import one_of
+
+    missing = next((each for each in names if f'no node "{each}"' in error.message), "")
+    if not missing:
+        return error
+    try:
+        body = endpoint.get("/debug/nodes", {"limit": str(_NODES_LOOKED_AT)})
+        page: NodeList = decoded_quietly(body, NodeList)
+    except click.ClickException:
+        return error
+    near = get_close_matches(missing, [each.name for each in page.nodes], n=_NAMED)
+    text = f"; did you mean {one_of(near)}?" if near else ""
+    return CommandError(error.message + text, error.exit_code)
 
 
 def no_such_pod(endpoint: Endpoint, key: str, error: CommandError, kind: str = "") -> CommandError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -130,7 +131,7 @@ def draw(page: QueuePage, width: int, height: int, notes: Sequence[str]) -> list
     told = [f"[{at}] {counted(pods[reason], 'pod')}: {reason}" for reason, at in reasons.items()]
     shown = max(1, height // 3)
     texts = [(f"! {note}", "bold red") for note in notes]
-    texts += [(counts(page.statistics), "bold"), *((each, "") for each in told[:shown])]
+    texts += [(counts(_statistics(page)), "bold"), *((each, "") for each in told[:shown])]
     if len(told) > shown:
         texts.append((f"and {counted(len(told) - shown, 'other reason')}", ""))
     texts += (
@@ -160,7 +161,7 @@ def _screen_rows(page: QueuePage, reasons: dict[str, int], width: int) -> Iterat
 
 def show(page: QueuePage, console: Console, *, wide: bool = False) -> None:
     """Print the counts and the pods; in a pipe, and `wide`, a line for each with everything."""
-    say(console, counts(page.statistics))
+    say(console, counts(_statistics(page)))
     if not page.pods:
         where = f" in namespace {page.namespace}" if page.namespace else ""
         say(console, f"no pod waits{where}")
@@ -227,6 +228,22 @@ _COLUMNS: Final = {
     # A message may be long: as the last column of a pipe it makes no other line longer.
     "HELD BY": FOLDED,
 }
+
+
+def _statistics(page: QueuePage) -> QueueStatistics:
+    """Return the counts of what the page is about; of one namespace, those of the shown pods."""
+    if not page.namespace:
+        return page.statistics
+    shown = Counter(str(view.place) for view in page.pods)
+    return replace(
+        page.statistics,
+        active=shown["active"],
+        backoff=shown["backoff"],
+        backoff_errors=0,
+        unschedulable=shown["unschedulable"],
+        gated=shown["gated"],
+        in_flight=shown["in-flight"],
+    )
 
 
 def counts(numbers: QueueStatistics) -> str:

@@ -14,7 +14,15 @@ from scheduler.cli.exit_codes import NO_SUCH_POD, UNREACHABLE, CommandError
 from scheduler.cli.page.sources import LiveSource
 from scheduler.cli.ui import tell_problem
 from scheduler.cli.whatif import field_of
-from scheduler.explain.records import ExplainPage, PodView, WaitingGroup, WaitingPage, WaitingPod
+from scheduler.explain.records import (
+    ExplainPage,
+    NodeList,
+    NodeRow,
+    PodView,
+    WaitingGroup,
+    WaitingPage,
+    WaitingPod,
+)
 from tests.unit.cli.command_line import Shell
 
 NOTHING = WaitingPage(
@@ -150,6 +158,36 @@ def test_a_name_in_other_namespaces(
     assert bool(heading) is bool(commands)
     found = [each.strip().removeprefix("kubestow explain ") for each in told.splitlines()]
     assert found == commands
+
+
+@pytest.mark.parametrize(
+    ("node", "near"),
+    [
+        ("simulatd-1", "; did you mean simulated-1"),
+        ("node/simulatd-1", "; did you mean"),
+        ("x", ""),
+    ],
+)
+def test_a_node_that_may_be_meant(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, node: str, near: str
+) -> None:
+    row: NodeRow = filled(NodeRow, lambda _: "x")
+    nodes: NodeList = filled(NodeList, lambda _: "x")
+    names = ("simulated-1", "\x1b[2J")
+    nodes = msgspec.structs.replace(nodes, nodes=[replace(row, name=name) for name in names])
+
+    def get(_: Endpoint, path: str, query: Mapping[str, str]) -> bytes:
+        if path == "/debug/nodes":
+            return msgspec.json.encode(nodes)
+        assert path == "/debug/explain"
+        raise CommandError(f'no node "{query["node"]}": it does not exist', NO_SUCH_POD)
+
+    monkeypatch.setattr(Endpoint, "get", get)
+    ended = shell("explain", "shop/cpu", "--node", node)
+    assert ended.code == NO_SUCH_POD
+    name = node.removeprefix("node/")
+    assert f'no node "{name}": it does not exist{near}' in ended.err
+    assert ("did you mean" in ended.err) is bool(near)
 
 
 def test_the_kind_may_stand_behind_the_namespace(shell: Shell, asked: list[str]) -> None:
