@@ -42,7 +42,8 @@ A pod is `active` (its turn comes), in `backoff` (it failed, and is tried again 
 up), `unschedulable` (nothing happened yet that could help it), `gated` (a plugin does not let it
 in) or `in-flight` (being scheduled). # is how many pods go before it, HELD BY the plugins that
 rejected it or the gate, LAST EVENT what moved it last and the plugin whose hint said that this
-might help.
+might help. Pods that have a node, but wait for a second or more to be bound to it, are listed below
+with what they wait for.
 
 The leader is found by its Lease and asked through the API server, as the user of your kubeconfig.
 Who may get the pods of a namespace may ask about that one.
@@ -135,8 +136,11 @@ def draw(page: QueuePage, width: int, height: int, notes: Sequence[str]) -> list
     if len(told) > shown:
         texts.append((f"and {counted(len(told) - shown, 'other reason')}", ""))
     texts += (
-        [("", ""), *_screen_rows(page, reasons, width)] if page.pods else [("no pod waits", "")]
+        [("", ""), *_screen_rows(page, reasons, width)]
+        if page.pods
+        else [("" if page.binding else "no pod waits", "")]
     )
+    texts += [(line, "") for line in _binding(page)]
     texts += [(line, "") for line in _left_out(page)]
     if len(texts) > height:
         more = counted(len(texts) - height + 1, "more line")
@@ -164,12 +168,12 @@ def show(page: QueuePage, console: Console, *, wide: bool = False) -> None:
     say(console, counts(_statistics(page)))
     if not page.pods:
         where = f" in namespace {page.namespace}" if page.namespace else ""
-        say(console, f"no pod waits{where}")
+        say(console, "" if page.binding else f"no pod waits{where}")
     elif console.is_terminal and not wide:
         _show_narrow(page, console)
     else:
         put(console, listing(_COLUMNS, (_cells(view, page.now) for view in page.pods)))
-    for line in _left_out(page):
+    for line in (*_binding(page), *_left_out(page)):
         say(console, line)
 
 
@@ -289,6 +293,14 @@ _STYLES: Final = {
     "unschedulable": "red",
     "gated": "blue",
 }
+
+
+def _binding(page: QueuePage) -> Iterator[str]:
+    """Yield lines about pods that have a node and are not bound yet."""
+    if page.binding:
+        yield f"{counted(len(page.binding), 'pod')} in no queue any more, not bound yet:"
+    for each in page.binding:
+        yield f"  {each.namespace}/{each.name}: {one_line(each.text)}"
 
 
 def _left_out(page: QueuePage) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from heapq import nsmallest
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,6 +20,7 @@ from scheduler.cache.cache import with_node
 from scheduler.engine import Attempt, Engine
 from scheduler.explain.examining.node_report import examine_with
 from scheduler.explain.records import (
+    BindingView,
     Examination,
     NodeReport,
     PodExplanation,
@@ -35,6 +37,8 @@ FindPod = Callable[[str, str], Pod | None]
 
 MAX_LINES: Final = 3
 """Maximum number of lines from each Permit plugin about a waiting pod."""
+SLOW_SECONDS: Final = 1.0
+"""After that time a binding counts as slow."""
 UNDER_WAY: Final = "; the binding is under way"
 DEFAULT_TOP: Final = 10
 DEFAULT_EXAMPLES: Final = 3
@@ -131,25 +135,55 @@ class Explainer:
         placed = self._engine.cache.get_pod(pod.uid)
         if placed is None:
             return None
+        state, text = self._chosen(placed)
+        return replace(base, state=state, summary=text, node=placed.spec.node_name)
+
+    def slow_bindings(self, namespace: str, limit: int) -> list[BindingView]:
+        """Return pods that have had a node for a second or more and are not bound; oldest first.
+
+        `namespace` selects those of one; empty: of all.
+        """
+        last = self._clock.monotonic() - SLOW_SECONDS
+        slow = (
+            each
+            for each in self._bindings.values()
+            if each.started <= last and namespace in ("", each.pod.metadata.namespace)
+        )
+        oldest = nsmallest(limit, slow, key=lambda each: each.started)
+        return [self._binding_view(each) for each in oldest]
+
+    def _binding_view(self, attempt: Attempt) -> BindingView:
+        pod, clock = attempt.pod, self._clock
+        return BindingView(
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            uid=pod.uid,
+            node=pod.spec.node_name,
+            since=clock.now() - (clock.monotonic() - attempt.started),
+            text=self._chosen(pod)[1],
+        )
+
+    def _chosen(self, placed: Pod) -> tuple[PodState, str]:
+        """Return the state and the summary of a pod that is assumed on a node."""
         node = placed.spec.node_name
-        waiting = self._engine.waiting_pods.get(pod.uid)
+        waiting = self._engine.waiting_pods.get(placed.uid)
         if waiting is None:
-            text = f"node {node} was chosen{self._binding(self._bindings.get(pod.uid))}"
-            return replace(base, state=PodState.BINDING, summary=text, node=node)
+            text = f"node {node} was chosen{self._binding(self._bindings.get(placed.uid))}"
+            return PodState.BINDING, text
         plugins = ", ".join(waiting.pending_plugins())
         left = max(0.0, waiting.deadline() - self._clock.monotonic())
         text = f"node {node} was chosen; waits at Permit for {plugins}, for {left:.0f} s at most"
         lines = self._engine.frameworks[placed.spec.scheduler_name].explain(placed)
         for plugin in waiting.pending_plugins():
             text += "".join(f"; {line}" for line in lines.get(plugin, ())[:MAX_LINES])
-        return replace(base, state=PodState.WAITING_AT_PERMIT, summary=text, node=node)
+        return PodState.WAITING_AT_PERMIT, text
 
     def _binding(self, attempt: Attempt | None) -> str:
         """Return when a node was chosen, and for what the binding waits."""
         if attempt is None:
             return UNDER_WAY
         began = self._clock.monotonic() - attempt.started
-        ago = f" {span(began)} ago" if began >= 1.0 else ""
+        ago = f" {span(began)} ago" if began >= SLOW_SECONDS else ""
         if attempt.awaited_group:
             return (
                 f"{ago}; its binding waits for that of other members of pod group "

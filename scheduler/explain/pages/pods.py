@@ -94,6 +94,7 @@ class PodPages:
             limit=limit,
             statistics=self._queue.statistics(),
             pods=self._queue.views(namespace=namespace, limit=limit),
+            binding=self._explainer.slow_bindings(namespace, limit),
         )
 
     def explain(self, query: Mapping[str, str]) -> ExplainPage:

@@ -42,7 +42,13 @@ from scheduler.explain.records.gangs import (
 from scheduler.explain.records.nodes import NodeList, NodePage, NodeRow, PodOnNode
 from scheduler.explain.records.owner_page import OwnerGroup, OwnerPage
 from scheduler.explain.records.page import API_VERSION, DebugPage, IndexPage, internals
-from scheduler.explain.records.queue import PodView, QueuePage, QueueState, QueueStatistics
+from scheduler.explain.records.queue import (
+    BindingView,
+    PodView,
+    QueuePage,
+    QueueState,
+    QueueStatistics,
+)
 from scheduler.explain.records.remedies import Change, Code, Remedies, Remedy, RemedySearch, Step
 from scheduler.explain.records.scores import NodeScore, PluginScore
 from scheduler.explain.records.summary import (
@@ -65,6 +71,7 @@ from scheduler.explain.records.what_if import NodeToAdd, WhatIfQuestion, WhatIfR
 __all__ = [
     "API_VERSION",
     "Awaited",
+    "BindingView",
     "Change",
     "Code",
     "DebugPage",

@@ -87,6 +87,20 @@ class PodView:
     """Wall clock seconds: when the pod first became active, or, if it never was, was added."""
 
 
+@dataclass(frozen=True, slots=True)
+class BindingView:
+    """One pod that has a node for a second or more, and is not bound yet."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    since: float
+    """Wall clock seconds: when the attempt began that chose the node."""
+    text: str
+    """For what it waits: at Permit, at PreBind, or for its group."""
+
+
 class QueuePage(DebugPage, frozen=True, tag="QueueList"):
     """`/debug/queue`. Times are wall clock seconds."""
 
@@ -99,3 +113,6 @@ class QueuePage(DebugPage, frozen=True, tag="QueueList"):
     """At most so many pods of each sub-queue are in `pods`; `statistics` counts all."""
     statistics: QueueStatistics
     pods: list[PodView]
+    binding: list[BindingView] = []
+    """At most `limit` pods that are in no sub-queue any more, as a node was chosen for them; the
+    one that has waited longest first."""

@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from scheduler.explain.records import (
+    BindingView,
     Decision,
     DecisionList,
     Examination,
@@ -102,6 +103,7 @@ def own_words(
     match page:
         case QueuePage():
             found = [(each.namespace, each.name) for each in page.pods[:MAX_OWN_PODS]]
+            found += [(each.namespace, each.name) for each in page.binding[:MAX_OWN_PODS]]
         case ExplainPage():
             found = [(page.pod.namespace, page.pod.name)]
         case WaitingPage():
@@ -170,6 +172,18 @@ class _Restriction:
             limit=page.limit,
             statistics=_counted(pods),
             pods=pods,
+            binding=[
+                BindingView(
+                    namespace=namespace,
+                    name=each.name,
+                    uid=each.uid,
+                    node=self._node(each.node),
+                    since=each.since,
+                    text=self._text(each.text),
+                )
+                for each in page.binding
+                if each.namespace == namespace
+            ],
         )
 
     def waiting(self, page: WaitingPage) -> WaitingPage:

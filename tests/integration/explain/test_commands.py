@@ -255,12 +255,16 @@ async def test_a_pod_that_waits_for_its_volume_is_explained(scheduling: Open) ->
         )
         claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
         site.cluster.create(pod("web", volumes=[claim]))
-        explanation = await explanation_of(site, "web", "node n1 was chosen")
-    assert explanation["state"] == "binding"
-    assert explanation["summary"].endswith(
+        explanation = await explanation_of(site, "web", "node n1 was chosen 1s ago")
+        queue = await site.output("queue")
+    waits = (
         "; its binding waits until PersistentVolumeClaim data is provisioned "
         "(StorageClass fastt, provisioner example.com/none), for at most 10m"
     )
+    assert explanation["state"] == "binding"
+    assert explanation["summary"].endswith(waits)
+    assert "1 pod in no queue any more, not bound yet:" in queue
+    assert queue.split("default/web: node n1 was chosen ")[1].endswith(f"{waits}\n")
 
 
 async def test_a_plugin_that_fails_is_named(scheduling: Open) -> None:

@@ -6,11 +6,13 @@ import io
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from scheduler.cli import explanation, queue
 from scheduler.explain.records import (
+    BindingView,
     Decision,
     DecisionResult,
     Examination,
@@ -77,6 +79,22 @@ def page(*views: PodView, **changes: int) -> QueuePage:
     return QueuePage(
         now=1_000.0, leading=True, namespace="", limit=2, statistics=statistics, pods=list(views)
     )
+
+
+def test_pods_whose_binding_waits_are_listed_below() -> None:
+    console = terminal()
+    slow = BindingView(
+        "s5", "nosc", "u", "n1", 940.0, "node n1 was chosen 1m ago; its binding waits"
+    )
+    alone = msgspec.structs.replace(page(), binding=[slow])
+    queue.show(alone, console)
+    assert words(lines(console)).endswith(
+        "1 pod in no queue any more, not bound yet: "
+        "s5/nosc: node n1 was chosen 1m ago; its binding waits"
+    )
+    assert "no pod waits" not in words(lines(console))
+    screen = [each.plain for each in queue.draw(alone, 80, 20, ())]
+    assert "  s5/nosc: node n1 was chosen 1m ago; its binding waits" in screen
 
 
 def test_pods_that_wait_for_the_same_reason_share_one_line_about_it() -> None:

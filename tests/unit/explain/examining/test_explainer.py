@@ -218,6 +218,27 @@ def test_a_pod_whose_binding_waits_has_for_what() -> None:
     assert _binding(group="g") == "its binding waits for that of other members of pod group g"
 
 
+def test_slow_bindings_are_listed_with_the_oldest_first() -> None:
+    gang = plugin(
+        "Gang", permit=lambda _s, pod, _n: (Status(Code.WAIT), 30.0) if pod.priority else None
+    )
+    world = ExplainedWorld(gang)
+    world.nodes("n1")
+    for name, priority in (("old", 0), ("gang", 1), ("new", 0)):
+        attempt = world.attempt(world.exists(world.pod(name, priority=priority)))
+        world.bindings[attempt.info.uid] = attempt
+        world.clock.time += 0.75
+    old, waiting = world.explainer.slow_bindings("", 9)
+    assert (old.name, old.node, old.since, old.text) == (
+        "old", "n1", 1_000.0, "node n1 was chosen 2s ago; the binding is under way",
+    )  # fmt: skip
+    assert (waiting.name, waiting.text) == (
+        "gang", "node n1 was chosen; waits at Permit for Gang, for 28 s at most",
+    )  # fmt: skip
+    assert world.explainer.slow_bindings("", 1) == [old]
+    assert world.explainer.slow_bindings("elsewhere", 9) == []
+
+
 def test_a_binding_that_has_just_begun_is_under_way() -> None:
     world = ExplainedWorld()
     world.nodes("n1")

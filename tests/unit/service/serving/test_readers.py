@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from devtools.filled_records import filled
 from scheduler.explain.records import (
+    BindingView,
     Decision,
     DecisionList,
     ExplainPage,
@@ -52,7 +53,7 @@ GROUP: Final = {"view.group", "view.source", "view.stage", "rules.resource", "ru
                 "rules.preferred_keys.0", "rules.disruption", "rules.ignored.0",
                 "members.0.state", "members.0.examples.0"}  # fmt: skip
 SEEN: Final[dict[type[Any], set[str]]] = {
-    QueuePage: {f"pods.0.{each}" for each in VIEW},
+    QueuePage: {*(f"pods.0.{each}" for each in VIEW), "binding.0.name", "binding.0.uid"},
     DecisionList: {f"decisions.0.{each}" for each in DECISION},
     ExplainPage: {
         *(f"decisions.0.{each}" for each in DECISION),
@@ -70,7 +71,7 @@ SEEN: Final[dict[type[Any], set[str]]] = {
 }
 """The texts that everybody sees who may get the pods of the namespace."""
 SEEN_WITH_NODES: Final[dict[type[Any], set[str]]] = {
-    QueuePage: {"pods.0.nominated_node"},
+    QueuePage: {"pods.0.nominated_node", "binding.0.node"},
     WaitingPage: {"pods.0.pod.nominated_node"},
     DecisionList: {"decisions.0.node", "decisions.0.nominated_node"},
     ExplainPage: {
@@ -228,6 +229,19 @@ def test_a_queue_shows_the_pods_of_the_namespace_and_counts_only_these() -> None
     assert {each.position for each in found.pods} == {None}
     assert (found.statistics.active, found.statistics.in_flight) == (1, 1)
     assert (found.statistics.events, found.statistics.scheduling_cycle) == (0, 0)
+
+
+def test_a_queue_shows_the_bindings_of_the_namespace_in_known_words() -> None:
+    made: BindingView = filled(BindingView, lambda _: "x")
+    text = "node n1 was chosen; the binding is under way"
+    ours = replace(made, namespace=OURS, name="web-0", node="n1", text=text)
+    page = msgspec.structs.replace(queue_of(), binding=[ours, replace(ours, namespace=OTHERS)])
+    found = restrict(page, NARROW, ())
+    assert isinstance(found, QueuePage)
+    (shown,) = found.binding
+    assert (shown.namespace, shown.name, shown.node) == (OURS, "web-0", "")
+    assert "n1" not in shown.text
+    assert shown.text.endswith("was chosen; the binding is under way")
 
 
 def decided(pod: str) -> Decision:
