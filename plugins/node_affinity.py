@@ -61,6 +61,8 @@ from scheduler.framework.near_labels import nearest_value, values_of_nodes
 
 MISMATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
 ENFORCED_MISMATCH: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
+LEFT_OUT: Final = unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")
+"""Of the engine: PreFilter of this plugin alone left the nodes out."""
 CONFLICT: Final = unresolvable("pod affinity terms conflict")
 
 MAX_NOTES: Final = 2
@@ -161,11 +163,15 @@ class NodeAffinity:
     ) -> str:
         """Return for each condition on labels how many of the nodes meet it.
 
-        Of a label of which no node has a wanted value, the values that there are follow.
+        Of a label of which no node has a wanted value, the values that there are follow. Of nodes
+        that PreFilter left out: the nodes that the pod names.
         """
         required = pod.signature.required_node_affinity
         rows = rejected.rows
-        if required is None or not len(rows) or rejected.status.reasons != MISMATCH.reasons:
+        if not len(rows) or rejected.status.reasons != MISMATCH.reasons:
+            names = frozenset((pod.pin,)) if pod.pin else pod.signature.named_nodes
+            return _named(table, names) if rejected.status.reasons == LEFT_OUT.reasons else ""
+        if required is None:
             return ""
         conditions = dict.fromkeys(required.node_selector.requirements)
         for term in required.selector.terms[:MAX_ITEMS] if required.selector else ():
@@ -247,6 +253,18 @@ class NodeAffinity:
         own = pod.signature.preferred_node_affinity
         if own is not None:
             yield own
+
+
+def _named(table: NodeTableView, names: frozenset[str] | None) -> str:
+    """Return which nodes a pod names, or that they do not exist."""
+    if not names:
+        return ""
+    shown = listed(sorted(names), len(names))
+    if any(table.row_of(each) is not None for each in names):
+        return shown
+    if len(names) == 1:
+        return f"node {shown} does not exist"
+    return f"none of the nodes {shown} exists"
 
 
 def _values(table: NodeTableView, requirement: Requirement, *, alone: bool) -> str:

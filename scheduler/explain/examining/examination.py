@@ -196,7 +196,9 @@ class _CompleteSearch(Search):
         if left.names is not None:
             rows = self._rows_of(left.names, None)
             others = [names[row] for row in np.setdiff1d(table.rows, rows)]
-            groups.add(_attributed(left.left_out(), left.plugins), others)
+            status = _attributed(left.left_out(), set(left.plugins))
+            detail = self._details.of(state, pod, status, np.setdiff1d(table.rows, rows))
+            groups.add(status, others, detail=detail)
         statuses = self.filtering.evaluate(state, pod, rows)
         only_nominated = self._filter_the_rest(state, pod, statuses)
         feasible = np.flatnonzero(statuses.rejected_by == 0)

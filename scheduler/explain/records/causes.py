@@ -46,6 +46,9 @@ _WORDS: Final[Mapping[str, Words]] = {
     "node(s) didn't match Pod's node affinity/selector": Words(
         "has another label", "have other labels", "a matching label"
     ),
+    "node(s) didn't satisfy plugin(s) [NodeAffinity]": Words(
+        "is not the node that it names", "are not nodes that it names", "the node that they name"
+    ),
     "node(s) didn't match scheduler-enforced node affinity": Words(
         "is kept for other pods", "are kept for other pods", "a matching label"
     ),

@@ -21,6 +21,8 @@ from scheduler.explain.records.wording import changes, counted, shortened, span
 
 MAX_TEXT: Final = 400
 """Characters of one text of a plugin in a sentence."""
+_LEFT_OUT: Final = "node(s) didn't satisfy plugin"
+"""The beginning of the engine's reason where PreFilter left nodes out; then it names plugins."""
 MAX_GROUPS: Final = 3
 """Groups of rejections, or evicted pods, in words; the others are in tables."""
 MAX_EVENTS: Final = 4
@@ -190,6 +192,8 @@ def _group(count: RejectionCount, name: str = "") -> str:
         text = " and ".join([known[0], *(each.removeprefix(f"{verb} ") for each in known[1:])])
     elif (found := object_words(text)) is not None:
         text = f"{'is' if count.nodes == 1 else 'are'} ruled out: {found.fact}"
+    elif text.startswith(_LEFT_OUT):
+        text = f"{'is' if count.nodes == 1 else 'are'} ruled out by {count.plugin}"
     elif text.startswith("node(s)"):
         text = f"{text} [{count.plugin}]"
     else:

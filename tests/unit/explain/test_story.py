@@ -111,6 +111,21 @@ def test_results_of_nodes(nodes: Examination, sentence: str) -> None:
     assert sentence in " ".join(tell(pending(nodes=nodes)))
 
 
+@pytest.mark.parametrize(
+    ("plugins", "detail", "said"),
+    [
+        ("A", "", "3 are ruled out by A."),
+        ("A, B", "", "3 are ruled out by A, B."),
+        ("NodeAffinity", "node n9 does not exist",
+         "3 are not nodes that it names (node n9 does not exist)."),
+    ],
+)  # fmt: skip
+def test_a_plugin_that_leaves_nodes_out_is_named_once(plugins: str, detail: str, said: str) -> None:
+    reason = f"node(s) didn't satisfy plugin(s) [{plugins.replace(',', '')}]"
+    left_out = Rejection(plugins, "UnschedulableAndUnresolvable", (reason,), 3, (), detail=detail)
+    assert tell(pending(nodes=Examination(3, 0, (left_out,))))[0] == f"None of 3 nodes fits: {said}"
+
+
 def test_several_resources_are_joined() -> None:
     both = replace(CPU, reasons=("Insufficient cpu", "Insufficient memory"))
     assert "40 lack CPU and memory." in tell(pending(nodes=Examination(40, 0, (both,))))[0]

@@ -126,6 +126,36 @@ def test_a_value_that_some_node_has_is_no_slip() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("names", "detail"),
+    [
+        (["n9"], "node n9 does not exist"),
+        (["n9", "n8"], "none of the nodes n8, n9 exists"),
+        (["n1", "n9"], "n1, n9"),
+    ],
+)
+def test_the_nodes_that_a_pod_names_are_named(names: list[str], detail: str) -> None:
+    world = in_tree_world()
+    world.node("n0")
+    world.node("n1", spec={"unschedulable": True})
+    named = {"key": "metadata.name", "operator": "In", "values": names}
+    terms = {"nodeSelectorTerms": [{"matchFields": [named]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    # Two terms, so that the pod is not taken for that of a DaemonSet.
+    terms["nodeSelectorTerms"] *= 2
+    assert details(world, "NodeAffinity", affinity={"nodeAffinity": required}) == [detail]
+
+
+def test_the_node_of_a_pod_of_a_daemon_set_is_named() -> None:
+    world = in_tree_world()
+    world.node("n0")
+    named = {"key": "metadata.name", "operator": "In", "values": ["n9"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [named]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    found = details(world, "NodeAffinity", affinity={"nodeAffinity": required})
+    assert found == ["node n9 does not exist"]
+
+
 def test_of_many_values_few_are_named() -> None:
     world = in_tree_world()
     for index in range(60):
