@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
+from scheduler.api.scheduler_names import nearest
 from scheduler.client.kinds import Kinds
 from scheduler.explain.pages.decisions import DecisionPages
 from scheduler.explain.pages.gangs import GangPages
@@ -22,7 +23,6 @@ from scheduler.explain.pages.what_if import WhatIfPages
 from scheduler.explain.records import internals
 from scheduler.framework.grouping import GroupingPlugin
 from scheduler.service.manifests import StoredObjects
-from scheduler.service.misspelt_names import nearest
 from scheduler.service.serving.application import Answer, Page, Stream
 
 if TYPE_CHECKING:

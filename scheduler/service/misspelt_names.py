@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
-from difflib import SequenceMatcher
 from typing import Final
 
 import structlog
 
 from scheduler.api.pod import Pod
+from scheduler.api.scheduler_names import nearest
 from scheduler.metrics import SchedulerMetrics
 
 _log = structlog.get_logger(__name__)
 
 MAX_NAMES: Final = 1000
 """Names that are remembered; whoever may create pods can write any number of them."""
-SIMILAR: Final = 0.8
-"""Ratio of `difflib` from which on a name is taken for a slip: about one letter in five."""
-
-_OTHERS: Final = re.compile(r"[^a-z0-9]+")
 
 
 class MisspeltNames:
@@ -51,24 +46,3 @@ class MisspeltNames:
     def forget(self) -> None:
         """Forget all names, since ours have changed."""
         self._meant.clear()
-
-
-def nearest(name: str, ours: Collection[str]) -> str:
-    """Return the name of ours that another one seems to mean, or nothing.
-
-    A name that continues one of ours, or is its beginning, is likely another instance.
-
-    >>> [nearest(each, ["kubestow"]) for each in ("kube-stow", "Kubestow", "kubstow")]
-    ['kubestow', 'kubestow', 'kubestow']
-    >>> [nearest(each, ["kubestow"]) for each in ("kubestow-canary", "default-scheduler", "kube")]
-    ['', '', '']
-    """
-    plain = _OTHERS.sub("", name.lower())
-    for each in sorted(ours):
-        own = _OTHERS.sub("", each.lower())
-        if plain == own:
-            return each
-        continues = plain.startswith(own) or own.startswith(plain)
-        if not continues and SequenceMatcher(None, plain, own).ratio() >= SIMILAR:
-            return each
-    return ""

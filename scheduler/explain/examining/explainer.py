@@ -2,12 +2,12 @@
 
 It reads queue, cache and profiles without changing them; the results by node come from
 `examination`. No plugin runs for a pod that already has a node. One that another scheduler handles
-is examined as if it named the first profile.
+is examined as if it named the profile whose name is nearest, else the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from scheduler.api.pod import Pod
+from scheduler.api.scheduler_names import nearest
 from scheduler.api.signatures.packed_spec import for_scheduler
 from scheduler.cache.cache import with_node
 from scheduler.engine import Attempt, Engine
@@ -42,6 +43,10 @@ SLOW_SECONDS: Final = 1.0
 UNDER_WAY: Final = "; the binding is under way"
 DEFAULT_TOP: Final = 10
 DEFAULT_EXAMPLES: Final = 3
+CREATE_ANEW: Final = (
+    "The schedulerName of a pod cannot be changed: correct it in the manifest, or in the template "
+    "of the pod's owner, and create the pod anew"
+)
 MAX_NODES: Final = 1000
 """Upper limit of both options, so that a response stays small in a large cluster."""
 
@@ -196,11 +201,12 @@ class Explainer:
 
     def _unplaced(self, pod: Pod, base: PodExplanation, asked: _Asked) -> PodExplanation:
         if not self._ours(pod):
-            ours = ", ".join(_quoted(name) for name in self._engine.frameworks)
-            text = (
-                f"not ours: schedulerName is {_quoted(pod.spec.scheduler_name)}, "
-                f"and this scheduler has {ours}"
-            )
+            text = f"not ours: schedulerName is {_quoted(pod.spec.scheduler_name)}"
+            if near := nearest(pod.spec.scheduler_name, self._engine.frameworks):
+                text += f"; did you mean {_quoted(near)}? {CREATE_ANEW}"
+            else:
+                ours = ", ".join(_quoted(name) for name in self._engine.frameworks)
+                text += f", and this scheduler has {ours}"
             base = replace(base, state=PodState.NOT_OURS, summary=text)
             if pod.terminating:
                 return base
@@ -238,10 +244,10 @@ class Explainer:
         )
 
     def _as_ours(self, pod: Pod) -> Pod:
-        """Return the pod; one of another scheduler as if it named the first profile."""
+        """Return the pod; one of another scheduler as if it named the nearest or first profile."""
         if self._ours(pod):
             return pod
-        spec = for_scheduler(pod.spec, next(iter(self._engine.frameworks)))
+        spec = for_scheduler(pod.spec, profile_for(pod, self._engine.frameworks))
         return msgspec.structs.replace(pod, spec=spec)
 
     def _ours(self, pod: Pod) -> bool:
@@ -258,6 +264,11 @@ def _pre_bind(attempt: Attempt, name: str) -> str:
         except Exception as error:  # noqa: BLE001 - boundary: an explanation never fails
             text = f"for plugin {name}, which cannot explain it: {error!r}"
     return text or f"for PreBind of plugin {name}"
+
+
+def profile_for(pod: Pod, profiles: Collection[str]) -> str:
+    """Return the profile whose name the pod has nearly, else the first one."""
+    return nearest(pod.spec.scheduler_name, profiles) or next(iter(profiles))
 
 
 def _bound_since(pod: Pod) -> str:

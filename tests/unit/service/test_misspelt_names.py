@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import structlog
 
+from scheduler.api.scheduler_names import nearest
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.queue import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
-from scheduler.service.misspelt_names import MAX_NAMES, MisspeltNames, nearest
+from scheduler.service.misspelt_names import MAX_NAMES, MisspeltNames
 from tests.unit.engine.harness import PROFILE
 from tests.unit.service.harness import Service
 from tests.unit.service.test_event_handlers import pod

@@ -17,6 +17,7 @@ from scheduler.api.meta import second_time
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.engine.reserved_room import reserved_room
+from scheduler.explain.examining.explainer import profile_for
 from scheduler.explain.examining.trial_decision import TrialDecision, TrialDecisions
 from scheduler.explain.records import Change, Code, Remedies, Remedy, Step
 from scheduler.explain.records.remedies import DEFAULT_REMEDIES
@@ -155,7 +156,7 @@ class ChangeSearch:
             steps.append(Step(Code.UNGATE, text, (change,), 1.0))
         profiles = self._parts.engine.frameworks
         if pod.spec.scheduler_name not in profiles:
-            name = next(iter(profiles))
+            name = profile_for(pod, profiles)
             change = Change("set", "Pod", self._key, "/spec/schedulerName", name)
             text = f"create the pod with schedulerName {name}"
             steps.append(Step(Code.SET_SCHEDULER_NAME, text, (change,), 1.5))

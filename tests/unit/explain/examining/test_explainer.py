@@ -100,6 +100,20 @@ def test_a_pod_of_another_scheduler_is_examined_as_if_it_were_ours() -> None:
     assert not explanation.report.fits
 
 
+def test_a_slip_in_the_name_of_the_scheduler_is_told() -> None:
+    world = in_tree_world()
+    world.nodes("n1")
+    slip = f"{PROFILE}-".upper()
+    world.exists(world.pod(schedulerName=slip))
+    explanation = world.explain()
+    assert (explanation.state, explanation.examined_by) == (PodState.NOT_OURS, PROFILE)
+    assert tell(explanation)[0] == (
+        f'Not ours: schedulerName is "{slip}"; did you mean "{PROFILE}"? The schedulerName of a '
+        "pod cannot be changed: correct it in the manifest, or in the template of the pod's owner, "
+        "and create the pod anew."
+    )
+
+
 def test_a_pod_of_another_scheduler_would_fit() -> None:
     world = in_tree_world()
     world.nodes("n1", "n2")
