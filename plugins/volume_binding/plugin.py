@@ -9,6 +9,7 @@ writes are not undone if the pod fails later; the next attempt uses them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import ClassVar, Final
 
 import numpy as np
@@ -46,6 +47,7 @@ from plugins.volume_binding.writing import (
 )
 from scheduler.api.pod import Pod
 from scheduler.api.storage import PersistentVolumeClaim
+from scheduler.api.stored.kinds import IS_DEFAULT
 from scheduler.explain.records.wording import span
 from scheduler.framework import (
     NEVER,
@@ -67,6 +69,7 @@ from scheduler.framework import (
     plugin_names,
     unresolvable,
 )
+from scheduler.framework.near_labels import MAX_COMPARED, nearest_value
 
 IMMEDIATE_UNBOUND: Final = unresolvable("pod has unbound immediate PersistentVolumeClaims")
 WAITING_FOR_CLAIM: Final = (
@@ -220,13 +223,20 @@ class VolumeBinding:
         return listed(texts, len(texts), "; ")
 
     def _unbound(self, claim: PersistentVolumeClaim) -> str:
-        """Return the name of a claim that is not bound, and its class."""
+        """Return the name of a claim that is not bound, its class, and what is wrong with that."""
         name, class_name = claim.metadata.name, claim_class(claim)
+        classes = self._handle.listers["storageclasses"]
         if not class_name:
-            return f"claim {name} names no StorageClass"
-        known = self._handle.listers["storageclasses"].get(class_name) is not None
-        missing = "" if known else ", which does not exist"
-        return f"claim {name} of StorageClass {class_name}{missing}"
+            known = (each.metadata.annotations for each in classes.list())
+            default = any(each.get(key) == "true" for each in known for key in IS_DEFAULT)
+            lacking = "" if default else ", and the cluster has no default StorageClass"
+            return f"claim {name} names no StorageClass{lacking}"
+        text = f"claim {name} of StorageClass {class_name}"
+        if classes.get(class_name) is not None:
+            return text
+        names = sorted(each.metadata.name for each in islice(classes.list(), MAX_COMPARED))
+        near = nearest_value([class_name], [(each, 1) for each in names])[1]
+        return f"{text}, which does not exist{f'; did you mean {near}?' if near else ''}"
 
     def plan(self, state: CycleState, node: NodeInfo) -> VolumePlan:
         """Return the plan for a node in this attempt; PreFilter must have succeeded."""

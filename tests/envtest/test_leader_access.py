@@ -193,7 +193,7 @@ def test_what_a_pod_lacks_is_named_with_what_to_do(site: Site) -> None:
         admin.ensure(path, made)
     told = {
         "volume": f'the PersistentVolumeClaim "data" does not exist in namespace {OTHER}. Create',
-        "device": "1. create resource claim one (devices aside), or correct the name in the pod",
+        "device": "1. create resource claim one (its devices were not tried), or correct the name",
         "template": "the ResourceClaimTemplate that the pod names (one-gpu). Check",
         "foreign": 'What if "kubestow" were to place it? None of ',
     }

@@ -210,6 +210,16 @@ def volume_claim(**spec: Any) -> JsonObject:
     }
 
 
+def storage_class(default: str = "") -> JsonObject:
+    annotations = {"storageclass.kubernetes.io/is-default-class": default} if default else {}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "fast", "annotations": annotations},
+        "provisioner": "x.example.com",
+    }
+
+
 @pytest.mark.parametrize(
     ("spec", "others", "sentence"),
     [
@@ -219,7 +229,26 @@ def volume_claim(**spec: Any) -> JsonObject:
             [volume_claim(storageClassName="fast")],
             "not bound to a volume (claim data of StorageClass fast, which does not exist). Look",
         ),
-        (MOUNTS, [volume_claim()], "(claim data names no StorageClass). Look"),
+        (
+            MOUNTS,
+            [volume_claim()],
+            "(claim data names no StorageClass, and the cluster has no default StorageClass). Look",
+        ),
+        (
+            MOUNTS,
+            [volume_claim(), storage_class(default="false")],
+            "(claim data names no StorageClass, and the cluster has no default StorageClass). Look",
+        ),
+        (
+            MOUNTS,
+            [volume_claim(), storage_class(default="true")],
+            "(claim data names no StorageClass). Look",
+        ),
+        (
+            MOUNTS,
+            [volume_claim(storageClassName="fasst"), storage_class()],
+            "StorageClass fasst, which does not exist; did you mean fast?). Look",
+        ),
         (
             {"resourceClaims": DEVICES},
             [],

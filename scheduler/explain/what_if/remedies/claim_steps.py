@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Final
 
 from scheduler.explain.records import Change, Code, Step
@@ -14,6 +15,10 @@ from scheduler.explain.what_if.remedies.situation import Situation, listed
 _MISSING_CLASS: Final = re.compile(r"device class (\S+) does not exist")
 MAX_CLAIMS: Final = 20
 """Missing claims that a step creates; a pod may state 256."""
+MAX_COMPARED: Final = 50
+"""Device classes whose names are compared with that of one that does not exist."""
+MAX_NAME: Final = 253
+"""Characters of a name that are compared."""
 MAX_CLASSES: Final = 3
 """Device classes of which a claim with one device is tried."""
 
@@ -22,10 +27,7 @@ def resource_claims(situation: Situation) -> Iterator[Step]:
     """Create the claim, template or class that is named, or do without resource claims."""
     yield from _missing_claims(situation)
     for name in dict.fromkeys(_MISSING_CLASS.findall(situation.reasons)):
-        # Without selectors it has every device; those of the request choose among them.
-        change = Change("add", "DeviceClass", name, value={"metadata": {"name": name}, "spec": {}})
-        text = f"create device class {name}, or name another one in the claim"
-        yield Step(Code.CREATE_DEVICE_CLASS, text, (change,), 5.0)
+        yield from _missing_class(situation, name)
     spec = situation.spec
     claims = spec.get("resourceClaims") or []
     if not claims:
@@ -40,6 +42,46 @@ def resource_claims(situation: Situation) -> Iterator[Step]:
     shown = listed([each.get("name", "") for each in claims])
     text = f"do without resource claims ({shown})"
     yield Step(Code.DROP_RESOURCE_CLAIMS, text, tuple(changes), 8.0)
+
+
+def _missing_class(situation: Situation, name: str) -> Iterator[Step]:
+    """Create a device class, or name the existing one whose name is most similar."""
+    known = sorted(each.metadata.name for each in situation.trial.objects("DeviceClass"))
+    near = next(iter(get_close_matches(name[:MAX_NAME], known[:MAX_COMPARED], 1, 0.0)), "")
+    asking = list(_requests_of(situation, name))
+    if near and asking:
+        changes = tuple(
+            Change("set", "ResourceClaim", key, f"{path}/deviceClassName", near)
+            for key, path in asking
+        )
+        shown = listed(sorted({key.partition("/")[2] for key, _ in asking}))
+        text = f"name device class {near} instead of {name} in claim {shown}"
+        yield Step(Code.CORRECT_VALUE, text, changes, 4.9)
+    other = f", or name {near} in the claim" if near else ""
+    # Without selectors it has every device; those of the request choose among them.
+    made = Change("add", "DeviceClass", name, value={"metadata": {"name": name}, "spec": {}})
+    text = f"create device class {name}"
+    yield Step(Code.CREATE_DEVICE_CLASS, f"{text}{other}", (made,), 5.0)
+    if asking:
+        keys = dict.fromkeys(key for key, _ in asking)
+        nothing = (Change("set", "ResourceClaim", key, "/spec/devices", None) for key in keys)
+        text = f"{text} (its devices were not tried){other}"
+        yield Step(Code.CREATE_DEVICE_CLASS, text, (made, *nothing), 5.2)
+
+
+def _requests_of(situation: Situation, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the key of each claim of the pod that asks for a device class, and a JSON pointer."""
+    namespace = situation.pod.metadata.namespace
+    names = [each.get("resourceClaimName") for each in situation.spec.get("resourceClaims") or []]
+    names += [each.resource_claim_name for each in situation.pod.status.resource_claim_statuses]
+    for key in dict.fromkeys(f"{namespace}/{each}" for each in names[:MAX_CLAIMS] if each):
+        claim = situation.trial.find("ResourceClaim", key)
+        if claim is None:
+            continue
+        requests = as_json(claim).get("spec", {}).get("devices", {}).get("requests") or []
+        for index, each in enumerate(requests):
+            if (each.get("exactly") or {}).get("deviceClassName") == name:
+                yield key, pointer("spec", "devices", "requests", index, "exactly")
 
 
 def _missing_claims(situation: Situation) -> Iterator[Step]:
@@ -104,5 +146,5 @@ def _created(
         found = changes({"devices": {"requests": [request]}})
         device = f"{text} for a device of class {name}, or correct the name in the pod"
         yield Step(code, device, found, 5.0)
-    nothing = f"{text} (devices aside), or correct the name in the pod"
+    nothing = f"{text} (its devices were not tried), or correct the name in the pod"
     yield Step(code, nothing, changes({}), 5.2)

@@ -60,10 +60,12 @@ def _fields(step: Step) -> Iterator[tuple[str, str, str]]:
     """Yield what the changes of a step are about; a created object by its text.
 
     Nodes to enlarge count as one, so that the smallest change stands for all of them. So do nodes
-    to label.
+    to label. A class is what is created, whether or not its devices were tried.
     """
     larger, labels = step.code is Code.MORE_ON_NODE, step.code is Code.LABEL_NODE
     for each in step.changes:
+        if step.code is Code.CREATE_DEVICE_CLASS and each.action != "add":
+            continue
         name = "" if larger or labels else each.name or step.text
         yield each.kind, name, "" if larger else each.path
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from scheduler.explain.owners import owner_of
 from scheduler.explain.records import Change, Code, Step
 from scheduler.explain.what_if.changes import JsonObject, as_json, pointer
 from scheduler.explain.what_if.remedies.node_steps import fewest, label_for_term, label_steps
@@ -18,6 +19,7 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 NEW_CLASS: Final = "wait-for-first-consumer"
 NEW_PROVISIONER: Final = "example.com/provisioner"
 AFTERWARDS: Final = "the volume must then be provisioned"
+_NEW_CLASS: Final = {"provisioner": NEW_PROVISIONER, "volumeBindingMode": WAITING}
 _ZONES: Final = (
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
@@ -38,6 +40,7 @@ def volumes(situation: Situation) -> Iterator[Step]:
         yield from _rivals(situation, node)
     for _, claim in found:
         yield from _bind_mode(situation, claim)
+        yield from _class_made(situation, claim)
     missing = [name for name, claim in found if claim is None]
     bad = [name for name, _ in found]
     if missing:
@@ -161,10 +164,30 @@ def _bind_mode(situation: Situation, claim: PersistentVolumeClaim | None) -> Ite
         yield Step(Code.CHANGE_BIND_MODE, text, (change,), 5.5)
 
 
+def _class_made(situation: Situation, claim: PersistentVolumeClaim | None) -> Iterator[Step]:
+    """Create the class that an unbound claim names."""
+    name = "" if claim is None or claim.spec.volume_name else claim.spec.storage_class_name
+    if name and situation.trial.find("StorageClass", name) is None:
+        made = {**_NEW_CLASS, "metadata": {"name": name}}
+        change = Change("add", "StorageClass", name, value=made)
+        text = f"create storage class {name} ({AFTERWARDS})"
+        yield Step(Code.CREATE_STORAGE_CLASS, text, (change,), 4.0)
+
+
+def _templates(situation: Situation, claims: list[str]) -> str:
+    """Return what else has to change, if a StatefulSet makes the claims of its pods."""
+    owner, pod = owner_of(situation.pod, "StatefulSet"), situation.pod.metadata.name
+    if not owner.startswith("StatefulSet/") or not all(e.endswith(f"-{pod}") for e in claims):
+        return ""
+    return f", and create {owner} anew with that class in its volumeClaimTemplates"
+
+
 def _claims_made(
     situation: Situation, claims: list[str], code: Code, cost: float
 ) -> Iterator[Step]:
     """Create claims, or replace them, of each class that provisions once a pod is placed."""
+    creates = code is Code.CREATE_CLAIM
+    after = ", or correct the name in the pod" if creates else _templates(situation, claims)
     namespace = situation.pod.metadata.namespace
     stores = situation.trial.objects("StorageClass")
     classes = [
@@ -172,22 +195,18 @@ def _claims_made(
         for each in stores
         if each.volume_binding_mode == WAITING and each.provisioner != NO_PROVISIONER
     ]
-    what = "create" if code is Code.CREATE_CLAIM else "replace"
+    what = "create" if creates else "replace"
     shown = ", ".join(claims)
     for name in sorted(classes)[:4]:
         changes = tuple(_claim(namespace, each, name, situation) for each in claims)
-        text = f"{what} claim {shown}, of storage class {name} ({AFTERWARDS})"
+        text = f"{what} claim {shown}, of storage class {name} ({AFTERWARDS}){after}"
         yield Step(code, text, changes, cost)
-    made = {
-        "metadata": {"name": NEW_CLASS},
-        "provisioner": NEW_PROVISIONER,
-        "volumeBindingMode": WAITING,
-    }
+    made = {**_NEW_CLASS, "metadata": {"name": NEW_CLASS}}
     added = Change("add", "StorageClass", NEW_CLASS, value=made)
     changes = tuple(_claim(namespace, each, NEW_CLASS, situation) for each in claims)
     text = (
         f"create a storage class that binds with {WAITING}, and {what} claim {shown} with it "
-        f"({AFTERWARDS})"
+        f"({AFTERWARDS}){after}"
     )
     yield Step(Code.CREATE_STORAGE_CLASS, text, (added, *changes), cost + 2.0)
 

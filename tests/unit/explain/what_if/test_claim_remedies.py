@@ -62,7 +62,7 @@ def test_what_the_pod_names_is_to_be_created_or_named_otherwise(
     for others in ([], [CLASS]):
         first, last = remedies(entry, *others)
         assert (first.codes, last.codes) == ((code,), ("DropResourceClaims",))
-        assert first.text == f"{what} (devices aside), or correct the name in the pod"
+        assert first.text == f"{what} (its devices were not tried), or correct the name in the pod"
     first, _ = remedies(entry, CLASS, DEVICE)
     assert (first.codes, first.node) == ((code,), "n")
     assert first.text == f"{what} for a device of class gpu.x, or correct the name in the pod"
@@ -71,7 +71,32 @@ def test_what_the_pod_names_is_to_be_created_or_named_otherwise(
 def test_a_missing_device_class_is_to_be_created() -> None:
     first = remedies(BY_NAME, claim(deviceClassName="gpu.example.com"), DEVICE)[0]
     assert first.codes == ("CreateDeviceClass",)
-    assert first.text == "create device class gpu.example.com, or name another one in the claim"
+    assert first.text == "create device class gpu.example.com"
+
+
+def test_without_devices_a_missing_device_class_is_to_be_created_all_the_same() -> None:
+    wanted = claim(deviceClassName="gpu.y")
+    texts = [each.text for each in remedies(BY_NAME, wanted)]
+    assert texts == [
+        "create device class gpu.y (its devices were not tried)",
+        "do without resource claims (gpu)",
+    ]
+    texts = [each.text for each in remedies(BY_NAME, wanted, CLASS)]
+    assert texts == [
+        "create device class gpu.y (its devices were not tried), or name gpu.x in the claim",
+        "do without resource claims (gpu)",
+    ]
+
+
+def test_the_nearest_device_class_is_to_be_named() -> None:
+    other = {**CLASS, "metadata": {"name": "nic"}}
+    found = remedies(BY_NAME, claim(deviceClassName="gpu.y"), CLASS, other, DEVICE)
+    assert [each.text for each in found] == [
+        "name device class gpu.x instead of gpu.y in claim one",
+        "create device class gpu.y, or name gpu.x in the claim",
+        "do without resource claims (gpu)",
+    ]
+    assert found[0].node == "n"
 
 
 def test_a_claim_that_exists_is_not_to_be_created() -> None:

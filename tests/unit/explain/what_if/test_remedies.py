@@ -84,7 +84,7 @@ CASES = {
         ),
         (
             "create a storage class that binds with WaitForFirstConsumer, and create claim c with "
-            "it (the volume must then be provisioned)"
+            "it (the volume must then be provisioned), or correct the name in the pod"
         ),
     ),
     "profile": (
