@@ -6,8 +6,8 @@
 Each gate is a target of the Makefile. Builds run one after the other, with low priority, so that
 they take what the tests leave of two cores. Of the others, two run at a time, those that are
 quickest to fail first; `make test` and `make test-slow` have two processes and run alone. What a
-gate printed follows when it has ended. After the first gate that fails no other begins, and those
-that run are ended. A table comes last.
+gate printed follows when it has ended. After the first gate that fails no other begins. A table
+comes last.
 
 Runs before anything is installed: it uses the standard library only.
 """
@@ -227,17 +227,21 @@ def show(run: Run, out: IO[bytes]) -> None:
 
 
 def run_all(gates: Sequence[Gate], make: Sequence[str]) -> int:
-    """Run gates; return the exit status: that of the first one that failed."""
+    """Run gates; return the exit status: that of the first one that failed.
+
+    After that no further gate begins. Those that run go on: their findings cost little more time.
+    """
     LOGS.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     variables = environment()
     waiting = list(gates)
     running: dict[int, Run] = {}
     ended: list[Run] = []
-    status = 0
+    failed: list[Run] = []
     try:
-        while (waiting or running) and not status:
-            for gate in chosen([run.gate for run in ended], waiting, running.values()):
+        while running or (waiting and not failed):
+            passed = [run.gate for run in ended]
+            for gate in [] if failed else chosen(passed, waiting, running.values()):
                 waiting.remove(gate)
                 print(f"{time.monotonic() - begin:5.0f} s  make {gate.name} begins", flush=True)
                 run = start(gate, make, variables)
@@ -246,14 +250,17 @@ def run_all(gates: Sequence[Gate], make: Sequence[str]) -> int:
             del running[run.process.pid]
             ended.append(run)
             show(run, sys.stdout.buffer)
-            status = run.status or 0
+            if run.status:
+                failed.append(run)
     finally:
         end(running.values())
     print(f"\n{table([*ended, *running.values()], time.monotonic() - begin)}")
-    if status:
-        not_run = ", ".join(gate.name for gate in waiting) or "none"
-        print(f"\nmake {ended[-1].gate.name} failed; not run: {not_run}", flush=True)
-    return status
+    if not failed:
+        return 0
+    names = " ".join(run.gate.name for run in failed)
+    not_run = ", ".join(gate.name for gate in waiting) or "none"
+    print(f"\nmake {names} failed; not run: {not_run}", flush=True)
+    return failed[0].status or 0
 
 
 def main(names: Sequence[str]) -> int:

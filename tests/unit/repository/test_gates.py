@@ -15,11 +15,9 @@ from tests.unit.repository.tree import ROOT
 
 #: Ends as its name says; writes the summary of a test runner.
 FAKE = """
-import sys, time
-if sys.argv[1].startswith("slow"):
-    time.sleep(600)
+import sys
 print("=== 3 passed, 1 skipped in 0.10s ===")
-sys.exit(7 if sys.argv[1].startswith("bad") else 0)
+sys.exit(7 if sys.argv[1] in ("bad", "worse") else 0)
 """
 
 
@@ -111,14 +109,24 @@ def test_what_passed_is_in_the_table(
     assert rows[4][0] == "all"
 
 
-def test_the_first_failure_ends_all_and_is_shown_last(
+def test_after_a_failure_no_gate_begins_and_those_that_run_say_what_they_find(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     make = fake(tmp_path, monkeypatch)
-    wanted = [Gate("slow", after=()), Gate("bad", after=()), Gate("never", after=("bad",))]
+    # It needs the cores of both.
+    never = Gate("never", after=(), cores=CORES)
+    wanted = [Gate("bad", after=()), Gate("later", after=()), never]
     assert run_all(wanted, make) == 7
     printed = capfd.readouterr().out
     assert "make bad: FAILED with status 7" in printed
+    assert "===== make later: passed" in printed
     assert "make bad failed; not run: never" in printed
-    assert re.search(r"^slow .* ended$", printed, re.MULTILINE)
-    assert "===== make slow" not in printed
+
+
+def test_all_gates_that_failed_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make = fake(tmp_path, monkeypatch)
+    assert run_all([Gate("bad", after=()), Gate("worse", after=())], make) == 7
+    assert re.search("^make (bad worse|worse bad) failed; not run: none$", capfd.readouterr().out,
+                     re.MULTILINE)  # fmt: skip
