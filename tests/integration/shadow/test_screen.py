@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from devtools.embedded_service import node
 from simulator import EmbeddedCluster
 from tests.integration.explain.pseudo_terminal import ALTERNATE, NORMAL, PseudoTerminal
 from tests.integration.shadow.stage import pod
 
 
+@pytest.mark.slow
 async def test_it_is_live_and_ends_with_the_answer(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:

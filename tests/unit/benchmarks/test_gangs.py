@@ -14,5 +14,6 @@ def test_decisions_end_as_their_cases_say() -> None:
     assert all(each.value > 0 for each in figures)
 
 
+@pytest.mark.slow
 def test_events_are_measured_while_gangs_wait() -> None:
     assert event_seconds(nodes=3, gangs=2, templates=2, events=4) > 0

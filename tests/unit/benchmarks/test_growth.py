@@ -88,6 +88,7 @@ def test_figures_are_printed_and_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     assert all(name in result.output for name in ("plain", "median"))
 
 
+@pytest.mark.slow
 def test_an_attempt_that_ends_otherwise_is_no_figure() -> None:
     result = CliRunner().invoke(main, ["--only", "cycles", "--nodes", "5", "--repeat", "5"])
     assert result.exit_code == 1

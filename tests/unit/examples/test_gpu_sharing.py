@@ -269,6 +269,7 @@ STEPS: Final = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(steps=STEPS, policy=st.sampled_from(["fgd-best-fit", "random"]))
 def test_no_device_is_oversold_under_churn_and_restarts(

@@ -25,6 +25,8 @@ from scheduler.framework.plugin_class import class_problems
 from scheduler.testing import Cluster, check_plugin, node, pod
 
 EXAMPLE: Final = Path(__file__).parents[3] / "examples" / "learned_score"
+# They import ONNX and scikit-learn, which takes seconds.
+pytestmark = pytest.mark.slow
 MISSING: Final = "kubestow[learned] is not installed"
 if "CI" not in os.environ:
     # There, what is missing is an error.

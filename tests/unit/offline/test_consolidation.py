@@ -175,6 +175,7 @@ SLOW = {"example.com/waits-at": "Permit", "example.com/delay": "1"}
 
 
 @settings(max_examples=15, deadline=None)
+@pytest.mark.slow
 @given(
     pods=st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.booleans()), max_size=10),
     seed=st.integers(0, 3),

@@ -151,6 +151,7 @@ def test_a_node_like_another_has_its_daemon_pods_and_not_its_state() -> None:
             offline.node_like(world, "other")
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     sizes=st.lists(st.sampled_from([1, 2, 3, 5]), max_size=9),

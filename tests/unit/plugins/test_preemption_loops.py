@@ -205,6 +205,7 @@ def test_a_name_of_a_scheduler_that_imitates_the_message_changes_no_count() -> N
     assert found.evictions == {"pod default/victim": 3}
 
 
+@pytest.mark.slow
 def test_after_a_restart_nobody_is_evicted_before_the_pause_is_over(world: offline.World) -> None:
     evictions = put_back(world)
     urgent = offline.pod("urgent", cpu=4, priority=100)
@@ -235,6 +236,7 @@ profiles:
 """
 
 
+@pytest.mark.slow
 def test_a_gang_ends_a_loop_as_well(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(GANGS)

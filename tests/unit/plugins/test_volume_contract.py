@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -173,6 +174,7 @@ def test_contract(cluster: Cluster, subject: list[Any]) -> None:
         check_plugin_contract(plugin, case)
 
 
+@pytest.mark.slow
 @QUICK
 @given(cluster=clusters(), subject=pods, data=st.data())
 def test_what_is_kept_equals_a_fresh_look(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -202,4 +203,4 @@ class Interleavings(RuleBasedStateMachine):
 
 
 Interleavings.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
-TestInterleavings: Any = Interleavings.TestCase
+TestInterleavings: Any = pytest.mark.slow(Interleavings.TestCase)
