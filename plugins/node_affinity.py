@@ -272,14 +272,15 @@ def _values(table: NodeTableView, requirement: Requirement, *, alone: bool) -> s
 
     `alone`: no other condition could be meant.
     """
-    key, wanted = requirement.key, requirement.values
+    key = requirement.key
     if requirement.operator != selectors.IN or key == METADATA_NAME:
         return ""
     known = values_of_nodes(table, key)
-    if not known or any(each in wanted for each, _ in known):
+    # Not `in requirement.values`: both may be thousands.
+    if not known or any(requirement.accepts(value) for value, _ in known):
         return ""
     shown = listed((f"{value} ({nodes})" for value, nodes in known), len(known))
-    near = nearest_value(wanted, known)[1]
+    near = nearest_value(requirement.values, known)[1]
     text = f"nodes have {shown}" if alone else f"nodes have {key} {shown}"
     return f"{text}; did you mean {near}?" if near else text
 

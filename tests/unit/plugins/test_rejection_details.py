@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from plugins import node_affinity
 from scheduler.framework import RejectedNodes, unschedulable
 from tests.unit.engine.harness import plugin
 from tests.unit.explain.examining.explaining import ExplainedWorld, fail, in_tree_world
@@ -162,6 +163,34 @@ def test_of_many_values_few_are_named() -> None:
         world.node(f"n{index}", labels={"rack": f"{'r' * 20}-{index:02}"})
     (found,) = details(world, "NodeAffinity", nodeSelector={"rack": "x"})
     assert found.endswith("rrr-04 (1) and 55 more")
+
+
+class Counted(str):
+    """A value of a label that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_the_work_is_not_the_product_of_wanted_values_and_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = [(Counted(f"host-{number}"), 1) for number in range(200)]
+    monkeypatch.setattr(node_affinity, "values_of_nodes", lambda *_: known)
+    world = in_tree_world()
+    world.node("n0", labels={"host": "host-0"})
+    wanted = {"key": "host", "operator": "In", "values": [f"none-{at}" for at in range(500)]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    (found,) = details(world, "NodeAffinity", affinity={"nodeAffinity": required})
+    assert "nodes have host-0 (1)" in found
+    # Values that differ have equal hashes now and then.
+    assert Counted.compared < 2_000
 
 
 def test_the_domains_of_a_spread_constraint_with_their_skews() -> None:

@@ -156,7 +156,8 @@ def _corrected(situation: Situation) -> Iterator[Step]:
 def _near(situation: Situation, key: str, values: list[str]) -> tuple[str, str] | None:
     """Return a value that no node has and the similar one that nodes have; None: another case."""
     known = values_of_nodes(situation.table, key)
-    if any(value in values for value, _ in known):
+    stated = frozenset(values)
+    if any(value in stated for value, _ in known):
         return None
     wanted, near = nearest_value(values, known)
     return (wanted, near) if near else None
