@@ -101,7 +101,8 @@ async def load_configuration(
     if master:
         server = server_url(master)
         tls = ClientTls(clock=clock) if server.startswith("https") else None
-        return ClientConfiguration(server, tls, source="--master")
+        kubectl = f"kubectl --server={shlex.quote(server)}"
+        return ClientConfiguration(server, tls, source="--master", kubectl=kubectl)
     raise ConfigurationError(NOTHING_CONFIGURED.format(default=default))
 
 
@@ -225,14 +226,16 @@ async def _load_kubeconfig(
         credentials = StaticCredentials(_authorization(user))
     # The files of KUBECONFIG are merged, and kubectl finds them itself.
     files = [f"--kubeconfig={paths[0]}"] if len(paths) == 1 else []
+    servers, of_server = ([f"--server={server}"], ", server of --master") if master else ([], "")
     return ClientConfiguration(
         server=server,
         tls=tls,
         credentials=credentials,
         server_hostname=cluster.tls_server_name or None,
         proxy=cluster.proxy_url or None,
-        source=f"kubeconfig {os.pathsep.join(map(str, paths))}, context {selected.context}",
-        kubectl=shlex.join(["kubectl", *files, f"--context={selected.context}"]),
+        source=f"kubeconfig {os.pathsep.join(map(str, paths))}, context {selected.context}"
+        f"{of_server}",
+        kubectl=shlex.join(["kubectl", *files, f"--context={selected.context}", *servers]),
         impersonation=user.impersonation(),
     )
 

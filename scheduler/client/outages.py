@@ -1,4 +1,4 @@
-"""OutageLog: one periodic line about a server that is of no use now, for all its clients.
+"""OutageLog: a line now and then about a server that is of no use now, for all its clients.
 
 It cannot be reached, or does not accept the credentials. A dozen reflectors that retry would write
 hundreds of equal lines. Other error responses are about one resource, and not outages.
@@ -17,15 +17,20 @@ from scheduler.client.errors import NO_RESPONSE, ApiError, RequestError, describ
 _log = structlog.get_logger(__name__)
 
 PERIOD_SECONDS: Final = 10.0
-"""Time between two lines about the same outage."""
+"""Time between the first two lines about the same outage; the next one comes at twice its age."""
 
-UNREACHED: Final = "the API server cannot be reached, retrying"
-REACHED: Final = "the API server can be reached again"
+MAX_PERIOD_SECONDS: Final = 300.0
+
+UNREACHED: Final = (
+    "the API server cannot be reached, retrying; does {kubectl} version work? A proxy is used only "
+    "if the kubeconfig names it (proxy-url)"
+)
+REACHED: Final = "the API server can be reached now"
 UNACCEPTED: Final = (
     "the API server does not accept the credentials, retrying; does {kubectl} auth whoami work "
     "with them?"
 )
-ACCEPTED: Final = "the API server accepts the credentials again"
+ACCEPTED: Final = "the API server accepts the credentials now"
 
 
 def is_outage(error: RequestError) -> bool:
@@ -67,11 +72,11 @@ class OutageLog:
         self._failures += 1
         if now < self._due:
             return
-        self._due = now + PERIOD_SECONDS
+        self._due = now + min(max(PERIOD_SECONDS, now - self._since), MAX_PERIOD_SECONDS)
         unaccepted = _is_unaccepted(error)
         self._over = ACCEPTED if unaccepted else REACHED
         (_log.error if unaccepted else _log.warning)(
-            UNACCEPTED.format(kubectl=self._kubectl) if unaccepted else UNREACHED,
+            (UNACCEPTED if unaccepted else UNREACHED).format(kubectl=self._kubectl),
             server=self._server,
             configuration=self._configuration,
             affected=list(self._affected),

@@ -72,6 +72,10 @@ EXIT_FORCED: Final = 130
 DRAIN_SECONDS: Final = 5.0
 """Maximum time for pending writes after the signal, like upstream's grace period."""
 
+SLOW_START_SECONDS: Final = 10.0
+"""Time for the first lists after which a line says that they are missing. A request to a server
+that accepts connections and never answers fails much later."""
+
 EVENT_FLUSH_TIMEOUT: Final = 1.0
 """Time allowed for sending events, however long the binds took."""
 
@@ -347,10 +351,15 @@ class Application:
     async def _synced(self, wiring: Wiring) -> bool:
         """Wait for every first list; False when a stop was requested first."""
         started = self._clock.monotonic()
+        slow = asyncio.get_running_loop().call_later(
+            SLOW_START_SECONDS, _warn_of_slow_start, wiring
+        )
         try:
             await self._unless_stopped(_all_synced(wiring))
         except _Stopped:
             return False
+        finally:
+            slow.cancel()
         if wiring.state.listers.by_keys("deviceclasses"):
             # In a thread, since it takes longer than the loop may be blocked by a pod with claims.
             await asyncio.to_thread(cel.prepare)
@@ -443,3 +452,13 @@ class Application:
 async def _all_synced(wiring: Wiring) -> None:
     for reflector in wiring.reflectors:
         await reflector.synced.wait()
+
+
+def _warn_of_slow_start(wiring: Wiring) -> None:
+    found = wiring.connections.client.transport.configuration
+    _log.warning(
+        "nothing is scheduled yet: the first lists of the API server are not complete",
+        server=found.server,
+        configuration=found.source,
+        missing=[each.resource.plural for each in wiring.reflectors if not each.synced.is_set()],
+    )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+import structlog
 
 from devtools.control_plane.ports import free_port
 from devtools.embedded_service import (
@@ -498,3 +499,20 @@ def alive(pid: str) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+async def test_a_silent_api_server_is_mentioned_at_the_start(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "SLOW_START_SECONDS", 0.01)
+    rule = cluster.faults.add(FaultRule(action="silence", verb="list", resource="nodes"))
+    with structlog.testing.capture_logs() as lines:
+        async with running(cluster, NO_ELECTION) as (app, run):
+            await until(lambda: any("missing" in line for line in lines), "the line is written")
+            app.stop()
+            assert await run == EXIT_OK
+    cluster.faults.remove(rule)
+    (line,) = (line for line in lines if "missing" in line)
+    assert "the first lists of the API server are not complete" in line["event"]
+    assert "nodes" in line["missing"]
+    assert line["server"] == cluster.url

@@ -113,8 +113,13 @@ class TestKubeconfig:
         assert await found.authorization() is None
 
     async def test_master_overrides_the_server(self, tmp_path: Path) -> None:
-        found = await load(kubeconfig(tmp_path, {"token": "t"}), master="http://other:1/")
+        path = kubeconfig(tmp_path, {"token": "t"})
+        found = await load(path, master="http://other:1/")
         assert found.server == "http://other:1"
+        assert found.source == f"kubeconfig {path}, context one, server of --master"
+        assert found.kubectl == (
+            f"kubectl --kubeconfig={path} --context=one --server=http://other:1"
+        )
         assert await found.authorization() == "Bearer t"
 
     async def test_authority_and_client_certificate_as_data_are_not_written_to_a_disk(

@@ -9,7 +9,9 @@ from scheduler.client.errors import ApiError, ConnectionFailed, StatusBody
 from scheduler.client.outages import (
     ACCEPTED,
     PERIOD_SECONDS,
+    REACHED,
     UNACCEPTED,
+    UNREACHED,
     OutageLog,
     is_outage,
 )
@@ -25,7 +27,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-def test_many_failures_are_one_line_per_period_and_one_when_it_is_over(clock: ManualClock) -> None:
+def test_many_failures_are_a_line_now_and_then_and_one_when_it_is_over(clock: ManualClock) -> None:
     outages = OutageLog(clock, "https://api:6443", "kubeconfig x")
     with structlog.testing.capture_logs() as lines:
         for _ in range(40):
@@ -44,7 +46,17 @@ def test_many_failures_are_one_line_per_period_and_one_when_it_is_over(clock: Ma
         assert lines == []
         outages.recovered("services")
     (line,) = lines
-    assert (line["event"], line["failures"]) == ("the API server can be reached again", 120)
+    assert (line["event"], line["failures"]) == (REACHED, 120)
+
+
+def test_lines_about_a_long_outage_become_rare(clock: ManualClock) -> None:
+    outages = OutageLog(clock, "https://api:6443", "kubeconfig x", "kubectl --context=y")
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(1000):
+            outages.failed("pods", refused("pods"))
+            clock.jump(1.0)
+    assert [line["seconds"] for line in lines] == [0, 10, 20, 40, 80, 160, 320, 620, 920]
+    assert {line["event"] for line in lines} == {UNREACHED.format(kubectl="kubectl --context=y")}
 
 
 def test_credentials_that_are_not_accepted_are_one_line_per_period_as_well(
