@@ -118,6 +118,9 @@ def test_each_fault_is_named_and_no_process_is_left_behind(
         work.until_bound("usual", "beside")
         for name, (_, text) in FAULTS.items():
             until(partial(named, work, name.lower(), text), f"the condition of {name}")
+        for name in FAULTS:
+            # New processes do not know them, and their next attempt would end one.
+            work.delete_pod(name.lower())
         present = children_of(kubestow.pid)
 
         file = control_plane.files.directory / "plugin-processes.config"
@@ -128,7 +131,7 @@ def test_each_fault_is_named_and_no_process_is_left_behind(
         work.pod("last")
         work.until_bound("last")
         present = children_of(kubestow.pid)
-        assert len(present) == 2 * len(FAULTS)
+        assert len(present) == 2 * len(FAULTS), "all processes are new, and none of them failed"
         kubestow.stop()
         assert kubestow.returncode == 0, kubestow.describe("did not end cleanly")
         until(lambda: not running(present), "the end of all processes")
