@@ -390,6 +390,8 @@ def _sizes() -> Iterator[HostileCase]:
     yield _size("argument-long", million, lambda size, _: container(args=["x" * size]))
     yield _size("image-long", million, lambda size, _: container(image="x" * size))
     yield _size("scheduler-name-long", million, lambda size, _: {"scheduler_name": "x" * size})
+    # Of the letters of a name of ours, and so compared with it.
+    yield _size("scheduler-name-similar", million, _similar)
     yield _size("disk-name-long", million, _disk)
     yield _size("condition-message-long", million, _message)
     yield _size("status-message-long", million, lambda size, _: {"status": {"message": "x" * size}})
@@ -405,6 +407,10 @@ def _size(what: str, full: int, spec: Spec) -> HostileCase:
         small=10_000,
         full=full,
     )
+
+
+def _similar(size: int, _serial: int) -> JsonObject:
+    return {"scheduler_name": ("wotsebuk" * size)[:size]}
 
 
 def _disk(size: int, _serial: int) -> JsonObject:

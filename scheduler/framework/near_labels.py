@@ -15,7 +15,9 @@ import numpy as np
 from scheduler.framework.nodes import NodeTableView
 
 MAX_COMPARED: Final = 50
-"""Values that are compared, the most frequent first."""
+"""Values of nodes that are compared, the most frequent first."""
+MAX_WANTED: Final = 5
+"""Values of a pod that are compared with each of them: a comparison takes up to 0.1 ms."""
 MAX_LENGTH: Final = 63
 """Characters of the value of a label."""
 _SIMILAR: Final = 0.8
@@ -46,7 +48,7 @@ def nearest_value(wanted: Sequence[str], known: Sequence[tuple[str, int]]) -> tu
     by_plain: dict[str, str] = {}
     for each, _ in known[:MAX_COMPARED]:
         by_plain.setdefault(_OTHERS.sub("", each.lower()), each)
-    for value in wanted[:MAX_COMPARED]:
+    for value in wanted[:MAX_WANTED]:
         if len(value) > MAX_LENGTH:
             continue
         plain = _OTHERS.sub("", value.lower())

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from scheduler.api.pod import Pod
-from scheduler.api.scheduler_names import nearest
+from scheduler.api.scheduler_names import MAX_LENGTH, nearest
 from scheduler.metrics import SchedulerMetrics
 
 _log = structlog.get_logger(__name__)
@@ -28,6 +28,8 @@ class MisspeltNames:
     def look(self, pod: Pod, ours: Collection[str]) -> None:
         """Look at the name that a pending pod of another scheduler has."""
         name = pod.spec.scheduler_name
+        if len(name) > MAX_LENGTH:
+            return
         meant = self._meant.get(name)
         first = meant is None
         if meant is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
+
 import pytest
 import structlog
 
-from scheduler.api.scheduler_names import nearest
+from scheduler.api import scheduler_names
+from scheduler.api.scheduler_names import MAX_LENGTH, nearest
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.queue import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
@@ -84,3 +87,19 @@ def test_any_number_of_names_is_bounded() -> None:
     for number in range(3 * MAX_NAMES):
         names.look(pod(service, "a", schedulerName=f"s{number}"), {"kubestow"})
     assert len(names._meant) <= MAX_NAMES
+
+
+def test_a_long_name_is_neither_compared_nor_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compared(_junk: None, name: str, _own: str) -> SequenceMatcher[str]:
+        assert len(name) <= MAX_LENGTH
+        return SequenceMatcher(None, name, _own)
+
+    monkeypatch.setattr(scheduler_names, "SequenceMatcher", compared)
+    service = Service(watched=("pods",))
+    names = MisspeltNames(service.metrics)
+    for letters in (MAX_LENGTH, MAX_LENGTH + 1, 1_000_000):
+        # All letters are those of our name, so that a comparison would take long.
+        name = ("wotsebuk" * 125_000)[:letters]
+        assert nearest(name, {"kubestow"}) == ""
+        names.look(pod(service, "a", schedulerName=name), {"kubestow"})
+    assert [len(each) for each in names._meant] == [MAX_LENGTH]
