@@ -88,7 +88,20 @@ SIMULATE: Final[Choice] = (
     ),
 )  # fmt: skip
 
+
+def _shown_to_nobody(given: Given) -> bool:
+    """Whether no credentials of a kubeconfig would be sent (`direct`)."""
+    if not given.get("insecure_skip_tls_verify"):
+        return False
+    from scheduler.cli.direct import is_this_machine
+
+    server = given.get("server") or "localhost"
+    return not is_this_machine(server if "://" in server else f"//{server}")
+
+
 _OF_SERVER: Final = ("server", "ca_file", "tls_server_name", "insecure_skip_tls_verify")
+_TOKEN: Final = ("token", "token_file")
+_KUBECONFIG: Final = ("kubeconfig", "context")
 _WAY: Final[tuple[Choice, ...]] = (
     (
         Mode("--server", _given(*_OF_SERVER), _OF_SERVER),
@@ -99,7 +112,24 @@ _WAY: Final[tuple[Choice, ...]] = (
         Mode("a connection with a verified certificate", _otherwise, ("ca_file",)),
     ),
 )
-"""Of commands that ask a scheduler. A token overrides the kubeconfig, also with --server."""
+"""Of commands that ask a scheduler. To `explain` and `whatif` a kubeconfig gives the namespace."""
+
+_ASKED: Final[tuple[Choice, ...]] = (
+    *_WAY,
+    (
+        Mode(
+            "--server with a token",
+            lambda given: _given(*_OF_SERVER)(given) and _given(*_TOKEN)(given),
+            _TOKEN,
+        ),
+        Mode("credentials of the kubeconfig", _otherwise, (*_TOKEN, *_KUBECONFIG)),
+    ),
+    (
+        Mode("--insecure-skip-tls-verify of another machine", _shown_to_nobody),
+        Mode("credentials of the kubeconfig", _otherwise, _KUBECONFIG),
+    ),
+)
+"""Of the others of these commands."""
 
 
 def _everywhere() -> tuple[Choice, ...]:
@@ -132,16 +162,16 @@ MODES: Final[Mapping[str, tuple[Choice, ...]]] = {
             Mode("a single answer", _otherwise),
         ),
         *_everywhere(),
-        *_WAY,
+        *_ASKED,
     ),
-    "gangs": (*_everywhere(), *_WAY),
+    "gangs": (*_everywhere(), *_ASKED),
     "top": (
         (
             Mode("--once", _given("once")),
             Mode("-o json", _is("output", "json")),
             Mode("the live screen", _otherwise, ("interval",)),
         ),
-        *_WAY,
+        *_ASKED,
     ),
     "explain": (
         (
@@ -170,16 +200,14 @@ MODES: Final[Mapping[str, tuple[Choice, ...]]] = {
             Mode(
                 "a running scheduler",
                 _otherwise,
-                (
-                    *_OF_SERVER, "lease", "token", "token_file", "kubeconfig", "context",
-                ),
+                (*_OF_SERVER, "lease", *_TOKEN, *_KUBECONFIG),
             ),
         ),
-        *_WAY,
+        *_ASKED,
     ),
     "whatif": _WAY,
-    "bundle": _WAY,
-    "record": _WAY,
+    "bundle": _ASKED,
+    "record": _ASKED,
     "replay": (),
     "shadow": (),
     "simulate": (

@@ -49,6 +49,11 @@ NOTHING_CONFIGURED: Final = (
     "give --kubeconfig or --master, or set KUBECONFIG"
 )
 
+NO_CONTEXT: Final = (
+    "context {context}: there is no kubeconfig that could have it: KUBECONFIG is not set and "
+    "{default} does not exist"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ClientConfiguration:
@@ -82,7 +87,8 @@ async def load_configuration(
     """Find and load the cluster configuration.
 
     The first that exists of: `kubeconfig`, the files in KUBECONFIG, the service account of our own
-    pod, `~/.kube/config`, `master` alone. `master` overrides the server of each.
+    pod, `~/.kube/config`, `master` alone. `master` overrides the server of each. Only a kubeconfig
+    has contexts: with `context` nothing else is used.
 
     Raises:
         ConfigurationError: there is no configuration, or it cannot be used.
@@ -93,11 +99,13 @@ async def load_configuration(
     if environ.get("KUBECONFIG"):
         paths = environ["KUBECONFIG"].split(os.pathsep)
         return await _from_kubeconfig(paths, context, master, clock)
-    if environ.get("KUBERNETES_SERVICE_HOST"):
+    if environ.get("KUBERNETES_SERVICE_HOST") and not context:
         return _in_cluster(environ, service_account, master, clock)
     default = _default_kubeconfig(environ)
     if default.is_file():
         return await _from_kubeconfig([str(default)], context, master, clock)
+    if context:
+        raise ConfigurationError(NO_CONTEXT.format(context=context, default=default))
     if master:
         server = server_url(master)
         tls = ClientTls(clock=clock) if server.startswith("https") else None

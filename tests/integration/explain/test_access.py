@@ -43,14 +43,16 @@ async def test_the_user_of_the_kubeconfig_is_used(
         assert "kubeconfig /nowhere: no such file" in absent.err
 
 
-async def test_a_token_overrides_the_kubeconfig(scheduling: Open, tmp_path: Path) -> None:
+async def test_a_token_overrides_the_kubeconfig(
+    scheduling: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with scheduling() as site:
         file = tmp_path / "token"
         file.write_text(f"{READER}\n")
         trust = ("--server", site.server, "--ca-file", site.ca_file)
-        stranger = ("--kubeconfig", site.kubeconfig(STRANGER))
-        assert (await site.run("queue", *trust, *stranger)).code == 6
-        assert (await site.run("queue", *trust, *stranger, "--token-file", str(file))).code == 0
+        monkeypatch.setenv("KUBECONFIG", site.kubeconfig(STRANGER))
+        assert (await site.run("queue", *trust)).code == 6
+        assert (await site.run("queue", *trust, "--token-file", str(file))).code == 0
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,8 @@ async def test_credentials_of_the_kubeconfig_are_not_sent_to_an_unverified_serve
     scheduling: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scheduling() as site:
-        arguments = ("queue", "--server", site.server, "--kubeconfig", site.kubeconfig(), INSECURE)
+        monkeypatch.setenv("KUBECONFIG", site.kubeconfig())
+        arguments = ("queue", "--server", site.server, INSECURE)
         assert (await site.run(*arguments)).code == 0
         # The same server, as if it were on another machine.
         monkeypatch.setattr(direct, "is_this_machine", lambda _: False)
@@ -138,8 +141,10 @@ async def test_credentials_of_the_kubeconfig_are_not_sent_to_an_unverified_serve
             failed.err
         )
         assert (await site.run(*arguments, "--token", READER)).code == 0
-        verified = ("queue", "--server", site.server, "--kubeconfig", site.kubeconfig())
-        assert (await site.run(*verified, "--ca-file", site.ca_file)).code == 0
+        refused = await site.run(*arguments, "--kubeconfig", site.kubeconfig())
+        assert (refused.code, "does not use --kubeconfig" in refused.err) == (2, True)
+        verified = ("queue", "--server", site.server, "--ca-file", site.ca_file)
+        assert (await site.run(*verified)).code == 0
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,15 @@ def test_an_unused_option_is_refused(case: Case, tmp_path: Path) -> None:
         ("explain a/b --node n --remedies none", "--node does not use --remedies"),
         ("ui --simulate S --context x", "--simulate does not use --context"),
         ("queue --server x --lease a/b", "--server does not use --lease"),
+        (
+            "queue --server x --token t --kubeconfig S",
+            "--server with a token does not use --kubeconfig, which is for credentials of the",
+        ),
+        ("top --once --ca-file S --token-file S --context x", "--server with a token does not use"),
+        (
+            "gangs --server x:1 --insecure-skip-tls-verify --context x",
+            "--insecure-skip-tls-verify of another machine does not use --context",
+        ),
         ("quota set --cpu 1 --dry-run --guard", "--dry-run does not use --guard"),
         ("quota show -A -n x", "-A does not use --namespace"),
         ("demo --fast --duration 3", "--fast does not use --duration"),

@@ -360,6 +360,15 @@ class TestInCluster:
         with pytest.raises(ConfigurationError, match="in-cluster configuration"):
             await load(environ=self.environ, service_account=tmp_path)
 
+    async def test_it_has_no_contexts(self, tmp_path: Path) -> None:
+        environ = {**self.environ, "HOME": str(tmp_path)}
+        with pytest.raises(ConfigurationError, match="context two: there is no kubeconfig"):
+            await load(environ=environ, context="two")
+        (tmp_path / ".kube").mkdir()
+        kubeconfig(tmp_path / ".kube")
+        found = await load(environ=environ, context="two")
+        assert found.server == "http://two:8080"
+
 
 async def test_master_alone() -> None:
     found = await load(master="http://127.0.0.1:8080/", environ={"HOME": "/nowhere"})
