@@ -173,8 +173,8 @@ def _lines(page: WhatIfResult, copies: int, noun: str) -> list[str]:
         more = len(page.by_node) - len(shown)
         text = ", ".join(f"{one_line(node)} {count}" for node, count in shown)
         found.append(f"  on {text}{f' and {more} more nodes' if more else ''}")
-    if not page.fits and page.message:
-        found.append(f"  {one_line(page.message)}")
+    if not page.fits and (page.why or page.message):
+        found.append(f"  {one_line(page.why or page.message)}")
     if page.victims:
         victims = ", ".join(one_line(each) for each in page.victims[:SHOWN_VICTIMS])
         more = len(page.victims) - SHOWN_VICTIMS

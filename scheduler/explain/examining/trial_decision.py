@@ -10,14 +10,18 @@ The caller restores the random source and whatever it changed (`scheduler.servic
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+
 from scheduler.api.pod import Pod
-from scheduler.engine.diagnosis import Diagnosis
+from scheduler.cache import NodeTable
+from scheduler.engine.diagnosis import Diagnosis, status_reasons
 from scheduler.engine.engine import Engine
 from scheduler.engine.errors import AttemptError, CycleBudgetError, failed
 from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import (
     NoNodesError,
@@ -25,6 +29,8 @@ from scheduler.engine.schedule_one import (
     SchedulingAlgorithm,
     Unschedulable,
 )
+from scheduler.explain.records.decision import RejectionCount
+from scheduler.explain.records.story import why_not
 from scheduler.framework import CycleState, Status
 
 CUT: Final = "the search took longer than a slice of a question may; there is no answer"
@@ -47,6 +53,8 @@ class TrialDecision:
     """The node on which evictions would make room; empty if there is none."""
     victims: tuple[str, ...] = ()
     """The pods that would be evicted there, as `namespace/name`."""
+    why: str = ""
+    """Why no node fits in the words of `explain`; empty unless `details` was asked for."""
     error: str = ""
     """The error of a plugin that ended the decision, or `CUT`."""
     raised: bool = False
@@ -84,6 +92,7 @@ class TrialDecisions:
         *,
         seconds: float = float("inf"),
         preempt: bool = True,
+        details: bool = False,
         granted: frozenset[str] = frozenset(),
     ) -> TrialDecision:
         """Decide about a pod on the current node table.
@@ -93,6 +102,7 @@ class TrialDecisions:
             now: wall clock time of the decision.
             seconds: limit of the CPU time.
             preempt: whether to search for victims if no node fits.
+            details: whether to ask the plugins for the numbers behind rejections.
             granted: plugins whose demands count as met.
         """
         state = CycleState(now, granted=granted)
@@ -111,7 +121,12 @@ class TrialDecisions:
                 return TrialDecision(message=repr(error), error=repr(error), raised=True)
             if isinstance(outcome, ScheduleResult):
                 return TrialDecision(outcome.node_name, outcome.feasible_nodes)
-            return self._rejected(algorithm.framework, state, pod, outcome, preempt=preempt)
+            found = self._rejected(algorithm.framework, state, pod, outcome, preempt=preempt)
+            if details and found.diagnosis is not None:
+                table = self._engine.cache.table
+                why = _why(algorithm.framework, table, state, pod, found.diagnosis)
+                found = replace(found, why=why)
+            return found
 
     def _algorithm(self, profile: str) -> SchedulingAlgorithm:
         algorithm = self._algorithms.get(profile)
@@ -147,6 +162,27 @@ class TrialDecisions:
             raised=failure.raised,
             diagnosis=diagnosis,
         )
+
+
+def _why(
+    framework: Framework, table: NodeTable, state: CycleState, pod: Pod, diagnosis: Diagnosis
+) -> str:
+    details, rejected = RejectionDetails(framework, table), diagnosis.rejected
+    groups = [] if rejected is None else rejected.by_reasons()
+    left = table.rows if rejected is None else np.setdiff1d(table.rows, rejected.rows)
+    if len(left):
+        groups.append((diagnosis.statuses.absent, left))
+    counts = [
+        RejectionCount(
+            status.plugin or ", ".join(diagnosis.narrowed_by),
+            status.code.label,
+            ", ".join(status_reasons(status)),
+            len(rows),
+            details.of(state, pod, status, rows),
+        )
+        for status, rows in groups
+    ]
+    return why_not(counts, (), pod.metadata.namespace)
 
 
 def _victims(

@@ -158,11 +158,17 @@ def none_fits(
 
     `rejections` belong to the counts one by one, and name nodes. `namespace` is the pod's.
     """
+    return f"None of {counted(nodes, 'node')} fits: {why_not(counts, rejections, namespace)}."
+
+
+def why_not(
+    counts: Sequence[RejectionCount], rejections: Sequence[Rejection], namespace: str
+) -> str:
+    """Return that sentence from its colon on."""
     found = object_words(counts[0].reason, namespace) if len(counts) == 1 else None
     if found is not None:
-        text = found.sentence(shortened(counts[0].detail, MAX_TEXT))
-        return f"None of {counted(nodes, 'node')} fits: {text}."
-    return f"None of {counted(nodes, 'node')} fits: {_groups(counts, rejections)}."
+        return found.sentence(shortened(counts[0].detail, MAX_TEXT))
+    return _groups(counts, rejections)
 
 
 def _groups(counts: Sequence[RejectionCount], rejections: Sequence[Rejection] = ()) -> str:

@@ -91,3 +91,5 @@ class WhatIfResult(DebugPage, frozen=True, tag="WhatIfResult"):
     """Seconds."""
     notes: list[str]
     """What was not considered."""
+    why: str = ""
+    """`message` in the words of `kubestow explain`, with numbers; empty if it is not known."""

@@ -224,4 +224,5 @@ def _result(
         slices=slices.count,
         longest_slice=slices.longest,
         notes=[NO_RESERVE, *([NO_QUOTA] if new else []), *filter(None, [answer.filled])],
+        why=last.why,
     )

@@ -152,7 +152,7 @@ class Question:
                 trial.put(PODS, pod)
                 # Applying the changes took its part of the slice, and so will taking them back.
                 left = max(self._seconds / 2, end - thread_time())
-                decision = trial.decide(pod, seconds=left, keep=True)
+                decision = trial.decide(pod, seconds=left, keep=True, details=True)
                 if not answer.placed and not decision.cut:
                     answer.first = decision
                 if not decision:

@@ -301,6 +301,7 @@ class WhatIfTrial:
         preempt: bool = True,
         keep: bool = False,
         reserve: bool = False,
+        details: bool = False,
         granted: frozenset[str] = frozenset(),
     ) -> TrialDecision:
         """Decide about a pod without a node.
@@ -312,10 +313,16 @@ class WhatIfTrial:
             keep: keep its place to the end of the trial, so that the next pod finds what is left.
             reserve: with `keep`, run Reserve as well. In a live scheduler this is not free of
                 consequences: plugins may report what they reserved.
+            details: ask the plugins for the numbers behind rejections.
             granted: plugins whose demands count as met.
         """
         decision = self._decisions.decide(
-            pod, self._parts.clock.now(), seconds=seconds, preempt=preempt, granted=granted
+            pod,
+            self._parts.clock.now(),
+            seconds=seconds,
+            preempt=preempt,
+            details=details,
+            granted=granted,
         )
         if decision and keep:
             self.place(pod, decision.node, reserve=reserve)

@@ -16,6 +16,7 @@ from tests.integration.explain.conftest import Open, Site
 from tests.integration.explain.devices import claim, device_class, device_slice, status_of, uses
 
 NO_DEVICES = "cannot allocate all claims"
+LACKS_DEVICES = "1 lacks devices that it claims"
 
 
 def fill(*objects: JsonObject) -> Callable[[EmbeddedCluster], None]:
@@ -50,7 +51,7 @@ async def test_a_slice_to_add_would_make_the_pod_fit_and_stays_untried(
         yes = await site.query("whatif", "p", "--add", more)
         again = await site.query("whatif", "p")
         stored = status_of(site, "c")
-    assert (no.code, NO_DEVICES in no.out) == (DOES_NOT_FIT, True)
+    assert (no.code, LACKS_DEVICES in no.out) == (DOES_NOT_FIT, True)
     assert (yes.code, yes.err) == (0, "")
     assert yes.out.startswith("default/p would go to n1")
     assert again.out == no.out
@@ -69,7 +70,10 @@ async def test_a_class_and_a_claim_to_add_would_make_the_pod_fit(
         yes = await site.query("whatif", "p", "--add", both)
         copies = await site.query("whatif", "p", "--add", both, "--copies", "2")
     assert without_class.code == DOES_NOT_FIT
-    assert "device class gpu does not exist" in without_class.out
+    assert (
+        'the DeviceClass "gpu", which request r of a claim names, does not exist'
+        in without_class.out
+    )
     assert (yes.code, yes.err) == (0, "")
     assert yes.out.startswith("default/p would go to n1")
     # Copies of the pod would share the claim.
@@ -98,4 +102,4 @@ async def test_a_class_to_add_would_let_devices_stand_for_an_extended_resource(
         answer = await site.query("whatif", "p", "--add", manifest(tmp_path, named))
         again = await site.query("whatif", "p")
     assert (answer.code == 0) is bool(devices), answer.out
-    assert f"Insufficient {resource}" in again.out
+    assert f"1 lacks {resource} (wants 1 {resource}, the largest node has 0)" in again.out
