@@ -148,8 +148,8 @@ SUMMARIES: Final = {
 
 
 LEFT_OUT: Final = (
-    "Scores, the numbers behind reasons, and remedies are left out here: they are for who may list "
-    "nodes and get the pods of all namespaces."
+    "Scores, the numbers behind reasons, whether there are pods of lower priority, and remedies "
+    "are left out here: they are for who may list nodes and get the pods of all namespaces."
 )
 """The last sentence of such a story."""
 
@@ -365,6 +365,7 @@ class _Restriction:
             weights=found.weights,
             notes=found.notes,
             explanations=found.explanations,
+            evictable=found.evictable,
         )
 
     def _rejection(self, rejection: Rejection) -> Rejection:

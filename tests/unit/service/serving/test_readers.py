@@ -20,12 +20,14 @@ from scheduler.explain.records import (
     BindingView,
     Decision,
     DecisionList,
+    Examination,
     ExplainPage,
     PodState,
     PodView,
     QueuePage,
     QueueState,
     QueueStatistics,
+    Rejection,
     SummaryPage,
     WaitingPage,
 )
@@ -142,6 +144,22 @@ def test_no_number_of_all_pods_is_in_an_answer(reader: Reader) -> None:
     (decision,) = decided["decisions"]
     assert decision["seq"] == 0
     assert bool(decision["phases"]) == bool(decision["best"]) == (reader is ALL)
+
+
+def test_whether_evictions_would_help_is_told_to_who_may_see_all_pods() -> None:
+    rejection = Rejection("P", "Unschedulable", ("Insufficient cpu",), 3, ())
+    nodes = Examination(3, 0, (rejection,), evictable=0)
+    page = marked(ExplainPage, 0)
+    queued = replace(page.pod, state=PodState.QUEUED, nodes=nodes)
+    assert queued.queue is not None
+    view = replace(queued.queue, place=QueueState.UNSCHEDULABLE, nominated_node="")
+    page = msgspec.structs.replace(page, pod=replace(queued, queue=view))
+    seen: Any = restrict(page, ALL, ())
+    assert any("Preemption would not help" in each for each in seen.story)
+    for reader in (NARROW, WITH_NODES):
+        narrowed: Any = restrict(page, reader, ())
+        assert any("might help on 3 nodes" in each for each in narrowed.story)
+        assert "pods of lower priority" in narrowed.story[-1]
 
 
 @pytest.mark.parametrize(
