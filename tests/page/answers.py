@@ -209,6 +209,8 @@ class Answers:
         #: Owners of pods, by UID, and the sentences of their groups.
         self.owners: dict[str, str] = {}
         self.sentences: dict[str, str] = {}
+        #: Pods that have a node and are not bound yet.
+        self.binding: list[Json] = []
         #: Pods on each node beside one.
         self.more_pods = 0
         #: Whether nothing was ever scheduled.
@@ -232,7 +234,12 @@ class Answers:
     def _answer(self, page: str, query: Mapping[str, str]) -> Json:
         match page:
             case "queue":
-                return {"kind": "QueueList", "statistics": self._statistics(), "pods": self.pods}
+                return {
+                    "kind": "QueueList",
+                    "statistics": self._statistics(),
+                    "pods": self.pods[: int(query.get("limit", 100))],
+                    "binding": self.binding,
+                }
             case "waiting":
                 return self._waiting(query)
             case "gangs":

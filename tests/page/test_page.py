@@ -14,6 +14,7 @@ from scheduler.cli.page.server import PageServer
 from tests.page.answers import (
     HOSTILE_MESSAGE,
     HOSTILE_NAME,
+    NOW,
     Answers,
     decision,
     group_view,
@@ -321,6 +322,26 @@ async def test_who_may_see_one_namespace_is_asked_for_it(page: Page) -> None:
         await set_value(page, "main input[type=search]", "team-a", "input")
         await page.until("document.querySelector('h1').innerText.startsWith('2 pods wait')")
         assert answers.asked[-1][1]["namespace"] == "team-a"
+
+
+async def test_pods_on_a_node_that_are_not_bound_yet_are_listed(page: Page) -> None:
+    answers = Answers(pods=[])
+    async with PageServer(answers) as server:
+        await page.open(server.url)
+        await show(page, "waiting", "Every pod that names this scheduler has a node.")
+        assert "not bound yet" not in await page.text()
+        slow = {"namespace": "team-a", "name": "slow-1", "uid": "s", "node": "n7"}
+        answers.binding = [{**slow, "since": NOW - 75, "text": "It waits at PreBind for P."}]
+        await page.until("document.querySelector('#binding')")
+        text = await page.evaluate("document.querySelector('[aria-labelledby=binding]').innerText")
+    for part in (
+        "On a node, not bound yet",
+        "team-a/slow-1",
+        "n7",
+        "1 m 15 s",
+        "at PreBind for P.",
+    ):
+        assert part in text
 
 
 async def test_what_is_gone_is_said_so_and_leads_on(page: Page) -> None:

@@ -1,7 +1,8 @@
 // Waiting pods by what they wait for, and by owner: parts of the overview and of the view of waiting pods.
 
 import { html } from "./html.js";
-import { filtered } from "./parts.js";
+import { useAnswer } from "./api.js";
+import { filtered, NodeLink, PodLink, Table } from "./parts.js";
 import { LongText, Text, number, plural, span, visible } from "./text.js";
 
 /** Links to the pods of each cause, and back to all. */
@@ -43,6 +44,23 @@ function Group({ group, now, chosen }) {
     </div>
     <span class="small since">waits ${span(now - group.waiting_since)}</span>
   </li>`;
+}
+
+const BINDING = 20;
+
+const columns = (now) => [
+  { title: "Pod", cell: (pod) => html`<${PodLink} ...${pod} />` },
+  { title: "Node", cell: (pod) => html`<${NodeLink} name=${pod.node} />` },
+  { title: "Since", numeric: true, cell: (pod) => span(now - pod.since) },
+  { title: "Why", cell: (pod) => html`<${LongText} of=${pod.text} what=${`the reason of ${visible(pod.name, 80)}`} />` },
+];
+
+/** The pods that have a node and are not bound to it yet, which are in no queue. */
+export function Binding({ namespace, at, every }) {
+  const page = useAnswer("queue", { namespace, limit: BINDING, at }, every).data;
+  if (!page?.binding?.length) return null;
+  return html`<section aria-labelledby="binding"><h2 id="binding">On a node, not bound yet</h2>
+    <${Table} caption="Pods that are not bound yet" columns=${columns(page.now)} rows=${page.binding} id=${(pod) => pod.uid} /></section>`;
 }
 
 /** The largest groups of pods that wait for the same, and how many others there are. */

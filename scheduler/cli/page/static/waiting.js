@@ -3,7 +3,7 @@
 import { useMemo } from "./vendor/hooks.js";
 import { html } from "./html.js";
 import { useAnswer } from "./api.js";
-import { Causes, Groups, ofOne } from "./groups.js";
+import { Binding, Causes, Groups, ofOne } from "./groups.js";
 import { NothingYet } from "./empty.js";
 import { Badge, Pending, PLACES, PodLink, Standby, Table, Words, filtered, nextTry } from "./parts.js";
 import { LongText, Text, number, plural, span, visible } from "./text.js";
@@ -60,5 +60,6 @@ export function Waiting({ chosen, at, every = EVERY }) {
         <section aria-labelledby="pods"><h2 id="pods">${narrowed ? "These pods" : "Pod by pod"}</h2>
           <p role="status">${plural(page.selected, "pod")}${narrowed ? ` of ${number(page.total)}` : ""}${page.pods.length < page.selected ? `; the ${number(page.pods.length)} that have waited longest are listed.` : "."}</p>
           <${Table} caption="Waiting pods" columns=${columns(page.now)} rows=${pods} id=${(pod) => pod.uid} empty="No such pod waits." />
-        </section>`}`}`;
+        </section>`}
+      <${Binding} namespace=${namespace} at=${at} every=${every} />`}`;
 }
