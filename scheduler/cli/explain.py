@@ -8,12 +8,13 @@ import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
+from scheduler.cli.hints import given_scheduler
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_names import (
-    NO_POD_BUT_NODE,
     NODES,
     check_namespace,
     namespace_for,
+    no_pod_but_node,
     no_such_node,
     no_such_pod,
     node_name,
@@ -137,8 +138,8 @@ def command(  # noqa: PLR0913 - one argument per option
     pod, group = without_kind(pod), without_kind(group)
     if bool(pod) is bool(group):
         raise click.UsageError(
-            "give either a pod or --group, or all pods of an owner as KIND/NAME; `kubestow queue` "
-            "lists the pods that wait"
+            "give either a pod or --group, or all pods of an owner as KIND/NAME; "
+            f"`kubestow queue{given_scheduler()}` lists the pods that wait"
         )
     check_namespace(group or pod, namespace)
     namespace = namespace_for(endpoint, namespace)
@@ -171,7 +172,7 @@ def command(  # noqa: PLR0913 - one argument per option
         if node:
             raise no_such_node(endpoint, names, error) from error
         namespace, _, name = key.partition("/")
-        text = f"\n{NO_POD_BUT_NODE.format(node=name)}" if namespace in NODES else ""
+        text = f"\n{no_pod_but_node(name)}" if namespace in NODES else ""
         if text := text or owner_of_that_name(endpoint, key):
             raise CommandError(f"{error.message}{text}", NO_SUCH_POD) from error
         raise no_such_pod(endpoint, key, error) from error

@@ -41,7 +41,8 @@ _NAMED: Final = 3
 NODES: Final = ("no", "node", "nodes")
 NO_POD_BUT_NODE: Final = (
     "pods and their owners are explained, not nodes. Whether a pod fits on node {node}:  "
-    "kubestow explain POD --node {node}\nWhat all nodes hold:  kubestow ui, or kubestow top"
+    "kubestow explain POD --node {node}{options}\n"
+    "What all nodes hold:  kubestow ui{options}, or kubestow top{options}"
 )
 TWO_NAMESPACES: Final = (
     "in {name}, {own} is taken for a namespace, and --namespace is {given}: give one of them; "
@@ -53,6 +54,11 @@ ELSEWHERE: Final = (
     "\n`kubestow queue{options}` lists the pods that wait; "
     "-n NAMESPACE names another namespace than {where}"
 )
+
+
+def no_pod_but_node(node: str) -> str:
+    """Return what to ask about a node instead of explaining it."""
+    return NO_POD_BUT_NODE.format(node=node, options=given_scheduler())
 
 
 def without_kind(name: str) -> str:
@@ -75,7 +81,7 @@ def one_name(_context: click.Context, _parameter: click.Parameter, words: tuple[
         click.UsageError: there are more words.
     """
     if len(words) == _OWNER_PARTS - 1 and words[0] in NODES:
-        raise click.UsageError(NO_POD_BUT_NODE.format(node=words[1][:200]))
+        raise click.UsageError(no_pod_but_node(words[1][:200]))
     match words:
         case (kind, name) if f"{kind}/" in _KINDS or _owner_kind(kind):
             return f"{kind}/{name}"

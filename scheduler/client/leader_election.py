@@ -226,10 +226,12 @@ class LeaderElector:
             case 401 | 403:
                 return (
                     "the user may not write the Lease: kubestow config rbac prints the roles, and "
-                    "kubestow check what else is missing"
+                    "kubestow check, with the same kubeconfig, what else is missing"
                 )
             case 0:
-                return "does the API server answer? kubestow check asks it"
+                return (
+                    "does the API server answer? kubestow check, with the same kubeconfig, asks it"
+                )
         return "see the log of the API server"
 
     def _until_next_read(self) -> float:

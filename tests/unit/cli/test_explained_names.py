@@ -59,6 +59,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             ("Deployment web has pods:  kubestow explain deployment/web -n shop",),
         ),
         (("node/n1",), ("are explained, not nodes", "kubestow explain POD --node n1")),
+        (
+            ("node/n1", "--context=b"),
+            ("kubestow explain POD --node n1 --context=b", "kubestow top --context=b"),
+        ),
         (("shop/web-9",), ("no pod shop/web-9",)),
     ],
 )

@@ -97,3 +97,19 @@ def test_messages_quote_kubectl_with_the_options_only() -> None:
         and not (node.value.endswith(".") or "\n\n" in node.value)
     }
     assert bare <= WITHOUT_CONNECTION
+
+
+def test_messages_suggest_commands_that_ask_a_scheduler_with_the_options_only() -> None:
+    """But those about a command line that cannot be parsed, whose options are not known."""
+    suggested = re.compile(r"kubestow (explain|gangs|queue|top|ui)\b([^\n`,]*)")
+    bare = {
+        (path.name, found[0])
+        for path in Path(hints.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if "\n\n" not in node.value and not node.value.endswith(".")
+        for found in suggested.finditer(node.value)
+        # An expression may follow that has them.
+        if "{options}" not in found[0] and found.end() < len(node.value)
+    }
+    assert {name for name, _ in bare} == {"habits.py", "main.py", "whatif.py"}, bare

@@ -341,7 +341,7 @@ async def test_a_standby_says_once_who_holds_the_lease(
 @pytest.mark.parametrize(
     ("fault", "advice"),
     [
-        ("refuse", "does the API server answer? kubestow check asks it"),
+        ("refuse", "does the API server answer? kubestow check, with the same kubeconfig, asks it"),
         ("403", "kubestow config rbac prints the roles"),
     ],
 )
