@@ -1,7 +1,8 @@
 """OutageLog: a line now and then about a server that is of no use now, for all its clients.
 
-It cannot be reached, or does not accept the credentials. A dozen reflectors that retry would write
-hundreds of equal lines. Other error responses are about one resource, and not outages.
+It cannot be reached, is no API server, or does not accept the credentials. A dozen reflectors that
+retry would write hundreds of equal lines. Other error responses are about one resource, and not
+outages.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ UNREACHED: Final = (
     "the API server cannot be reached, retrying; does {kubectl} version work? A proxy is used only "
     "if the kubeconfig names it (proxy-url)"
 )
+NO_API: Final = (
+    "this server has no Kubernetes API, retrying; is it the right address, or does a proxy answer? "
+    "Does {kubectl} version work?"
+)
 REACHED: Final = "the API server can be reached now"
 UNACCEPTED: Final = (
     "the API server does not accept the credentials, retrying; does {kubectl} auth whoami work "
@@ -32,14 +37,21 @@ UNACCEPTED: Final = (
 )
 ACCEPTED: Final = "the API server accepts the credentials now"
 
+_OF_EACH_SERVER: Final = frozenset({"/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"})
+
 
 def is_outage(error: RequestError) -> bool:
     """Whether no request to the server can succeed now."""
-    return isinstance(error, NO_RESPONSE) or _is_unaccepted(error)
+    return isinstance(error, NO_RESPONSE) or _is_unaccepted(error) or _has_no_api(error)
 
 
 def _is_unaccepted(error: RequestError) -> bool:
     return isinstance(error, ApiError) and error.status == HTTPStatus.UNAUTHORIZED
+
+
+def _has_no_api(error: RequestError) -> bool:
+    absent = isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND
+    return absent and error.path in _OF_EACH_SERVER
 
 
 class OutageLog:
@@ -75,8 +87,9 @@ class OutageLog:
         self._due = now + min(max(PERIOD_SECONDS, now - self._since), MAX_PERIOD_SECONDS)
         unaccepted = _is_unaccepted(error)
         self._over = ACCEPTED if unaccepted else REACHED
+        text = UNACCEPTED if unaccepted else NO_API if _has_no_api(error) else UNREACHED
         (_log.error if unaccepted else _log.warning)(
-            (UNACCEPTED if unaccepted else UNREACHED).format(kubectl=self._kubectl),
+            text.format(kubectl=self._kubectl),
             server=self._server,
             configuration=self._configuration,
             affected=list(self._affected),

@@ -185,6 +185,9 @@ class PermissionState:
             self._met[permission] = ()
         elif not isinstance(error, ApiError) or error.status not in (FORBIDDEN, NOT_FOUND):
             return None
+        elif error.status == NOT_FOUND and permission.required and not resource.group:
+            # No API server lacks nodes: it is another program, as `client.outages` says.
+            return None
         elif error.status == NOT_FOUND and resource.group:
             # A group may be absent from a server; the core group never is.
             self._not_found.add(plural)

@@ -138,9 +138,9 @@ class TestConnectionFaults:
     ) -> None:
         clock = ManualClock()
         client = ApiClient(transport, clock=clock, timeout=30.0, bind_timeout=30.0)
-        absent, away = server.status(404, "NotFound"), server.status(503, "ServiceUnavailable")
+        denied, away = server.status(403, "Forbidden"), server.status(503, "ServiceUnavailable")
         found = server.page([node("a")], version="5")
-        server.on("GET", NODES_PATH, absent, absent, absent, away, found)
+        server.on("GET", NODES_PATH, denied, denied, denied, away, found)
         server.on("WATCH", NODES_PATH, server.watch())
         reflector = reflect(client, recorder, ReflectorOptions(backoff_initial=20.0))
 
@@ -155,7 +155,7 @@ class TestConnectionFaults:
             await clock.advance(5.0)
             assert len(server.requests("GET")) == 1, "the next one is further away"
             first = await look(callers=3)
-            assert [getattr(each, "status", None) for each in first] == [404] * 3
+            assert [getattr(each, "status", None) for each in first] == [403] * 3
             assert len(server.requests("GET")) == 2, "one request for all of them"
             await rests()
             second = asyncio.create_task(look())

@@ -8,6 +8,7 @@ import structlog
 from scheduler.client.errors import ApiError, ConnectionFailed, StatusBody
 from scheduler.client.outages import (
     ACCEPTED,
+    NO_API,
     PERIOD_SECONDS,
     REACHED,
     UNACCEPTED,
@@ -74,6 +75,17 @@ def test_credentials_that_are_not_accepted_are_one_line_per_period_as_well(
             outages.recovered(plural)
     assert [line["event"] for line in lines] == [UNACCEPTED.format(kubectl=kubectl), ACCEPTED]
     assert lines[0]["configuration"] == "kubeconfig x"
+
+
+def test_a_server_without_nodes_is_no_api_server(clock: ManualClock) -> None:
+    outages = OutageLog(clock, "https://api:6443", "kubeconfig x")
+    error = ApiError("GET", "/api/v1/nodes", status=404, body=StatusBody())
+    assert is_outage(error)
+    assert not is_outage(ApiError("GET", "/apis/x/v1/racks", status=404, body=StatusBody()))
+    with structlog.testing.capture_logs() as lines:
+        outages.failed("nodes", error)
+        outages.recovered("nodes")
+    assert [line["event"] for line in lines] == [NO_API.format(kubectl="kubectl"), REACHED]
 
 
 def test_the_next_outage_is_logged_at_once(clock: ManualClock) -> None:

@@ -85,7 +85,7 @@ GONE = ConnectionFailed("GET", "/x", "refused", sent=False)
         (POD_DISRUPTION_BUDGETS, rejected(404), True, True, True),
         (POD_DISRUPTION_BUDGETS, rejected(403), True, False, True),
         (NODES, rejected(403), False, False, False),
-        (NODES, rejected(404), False, False, False),
+        (NODES, rejected(404), None, True, True),
         (NODES, rejected(500), None, True, True),
         (RESOURCE_QUOTAS, rejected(503), None, True, True),
         (RESOURCE_QUOTAS, GONE, None, True, True),
