@@ -14,7 +14,10 @@ from dataclasses import dataclass, replace
 from time import thread_time
 from typing import Final, TypeVar
 
+from scheduler.api.pod import Pod
 from scheduler.explain.records import Remedies, WhatIfQuestion, WhatIfResult
+from scheduler.explain.what_if.changes import ChangeError, as_json
+from scheduler.explain.what_if.limits import check_pod
 from scheduler.explain.what_if.questions import NO_QUOTA, NO_RESERVE, Answer, Question, parse
 from scheduler.explain.what_if.remedies.search import ChangeSearch
 from scheduler.explain.what_if.statistics import AskerStatistics
@@ -101,7 +104,7 @@ class Asker:
     async def remedies(self, pod: str, limit: int, seconds: float) -> Remedies:
         """Return the remedies of a pending pod, `namespace/name`, that are found in time.
 
-        Steps that take little are tried first.
+        Steps that take little are tried first. Of a pod that is too large none are looked for.
 
         Raises:
             LookupError: it does not wait any more.
@@ -111,7 +114,13 @@ class Asker:
         self._check_synced()
         search = ChangeSearch(self._parts, pod, limit=limit, seconds=SLICE_SECONDS)
         slices = Slices()
-        found = await self._run(search.run(), seconds, slices)
+        stored: Pod | None = self._parts.stores["pods"].by_key(pod)
+        try:
+            if stored is not None:
+                check_pod(as_json(stored), pod)
+            found = await self._run(search.run(), seconds, slices)
+        except ChangeError as error:
+            return Remedies(complete=False, note=str(error))
         if found is None:
             found = search.report(complete=False)
         return replace(found, changed=slices.changed)

@@ -21,6 +21,10 @@ MAX_ENTRIES: Final = 50
 MAX_VALUES: Final = 5000
 """Values in all objects of a question; a node of a cloud provider has about 100."""
 MAX_DEPTH: Final = 20
+MAX_POD_ENTRIES: Final = 50
+"""Entries of one list or map of a pod for which remedies are looked for."""
+MAX_POD_VALUES: Final = 1000
+"""Values of such a pod, of those that scheduling reads; one with 20 containers has about 300."""
 
 
 def check_question(asked: WhatIfQuestion) -> None:
@@ -47,10 +51,16 @@ def check_question(asked: WhatIfQuestion) -> None:
         sizes.add(value, path)
 
 
+def check_pod(pod: JsonObject, key: str) -> None:
+    """Check that a search for remedies would not take long. Raises ChangeError."""
+    Sizes(MAX_POD_VALUES).add(pod, f"pod {key}", MAX_POD_ENTRIES)
+
+
 class Sizes:
     """Sums up the values in the objects of one question."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_VALUES) -> None:
+        self._most = most
         self._values = 0
 
     def add(self, value: Any, where: str, entries: int = MAX_ENTRIES) -> None:
@@ -58,9 +68,9 @@ class Sizes:
         level = [value]
         for _ in range(MAX_DEPTH):
             self._values += len(level)
-            if self._values > MAX_VALUES:
+            if self._values > self._most:
                 raise ChangeError(
-                    f"{where[:80]}: the objects of a live question may have {MAX_VALUES} values; "
+                    f"{where[:80]}: the objects of a live question may have {self._most} values; "
                     "use an offline world for more (docs/simulate.md)"
                 )
             level = [each for container in level for each in _entries(container, where, entries)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from scheduler.api.node import HOSTNAME, Node, Taint
@@ -14,7 +15,7 @@ from scheduler.api.tolerations import tolerates
 from scheduler.explain.records import Change, Code, Step
 from scheduler.explain.what_if.changes import JsonObject, pointer
 from scheduler.explain.what_if.remedies.situation import Situation, evictions, names, set_node
-from scheduler.framework.near_labels import nearest_value, values_of_nodes
+from scheduler.framework.near_labels import nearest_value
 
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 HARD: Final = ("NoSchedule", "NoExecute")
@@ -141,21 +142,24 @@ def _corrected(situation: Situation) -> Iterator[Step]:
             yield Step(Code.CORRECT_VALUE, text, (change,), 1.8)
     affinity = (situation.spec.get("affinity") or {}).get("nodeAffinity") or {}
     terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
-    for at, term in enumerate(terms[:MAX_TERMS]):
-        for index, each in enumerate((term.get("matchExpressions") or [])[:MAX_TERMS]):
-            key, values = each.get("key", ""), each.get("values") or []
-            if each.get("operator") != "In" or not (near := _near(situation, key, values)):
-                continue
-            path = f"{_AFFINITY}{pointer('nodeSelectorTerms', at, 'matchExpressions', index)}"
-            corrected = [near[1] if value == near[0] else value for value in values]
-            change = situation.set_pod(f"{path}/values", list(dict.fromkeys(corrected)))
-            text = f"use {near[1]} instead of {near[0]} in the node affinity for {key}"
-            yield Step(Code.CORRECT_VALUE, text, (change,), 1.9)
+    expressions = (
+        (f"{_AFFINITY}{pointer('nodeSelectorTerms', at, 'matchExpressions', index)}", each)
+        for at, term in enumerate(terms)
+        for index, each in enumerate(term.get("matchExpressions") or [])
+    )
+    for path, each in islice(expressions, MAX_TERMS):
+        key, values = each.get("key", ""), each.get("values") or []
+        if each.get("operator") != "In" or not (near := _near(situation, key, values)):
+            continue
+        corrected = [near[1] if value == near[0] else value for value in values]
+        change = situation.set_pod(f"{path}/values", list(dict.fromkeys(corrected)))
+        text = f"use {near[1]} instead of {near[0]} in the node affinity for {key}"
+        yield Step(Code.CORRECT_VALUE, text, (change,), 1.9)
 
 
 def _near(situation: Situation, key: str, values: list[str]) -> tuple[str, str] | None:
     """Return a value that no node has and the similar one that nodes have; None: another case."""
-    known = values_of_nodes(situation.table, key)
+    known = situation.label_values(key)
     stated = frozenset(values)
     if any(value in stated for value, _ in known):
         return None

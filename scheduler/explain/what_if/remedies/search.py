@@ -65,6 +65,8 @@ ERRORS: Final = (node_steps.preferred_affinity,)
 MAX_TRIALS: Final = 150
 MAX_CUT: Final = 60
 """Slices for the first decision, which looks for victims on many nodes."""
+MAX_CHANGES: Final = 20
+"""Changes of one step: all are made in one slice, and to add a claim takes about a millisecond."""
 MAX_STEPS: Final = 4
 """Steps that are combined at most; two suffice for nearly all pods."""
 EXAMPLES: Final = 3
@@ -284,7 +286,9 @@ class ChangeSearch:
             unseen: dict[str, Step] = {}
             situation = self._situation(trial, pod, Status(StatusCode.SUCCESS), None)
             for each in options(trial, decision):
-                if each.text not in known and not _breaks_own_group(each, situation):
+                if len(each.changes) > MAX_CHANGES or each.text in known:
+                    continue
+                if not _breaks_own_group(each, situation):
                     unseen.setdefault(each.text, each)
             return decision, tuple(sorted(unseen.values(), key=lambda each: each.cost))
 

@@ -16,6 +16,7 @@ from scheduler.explain.records import Change
 from scheduler.explain.what_if.changes import JsonObject, as_json
 from scheduler.explain.what_if.trial import WhatIfTrial
 from scheduler.framework import Status
+from scheduler.framework.near_labels import values_of_nodes
 
 
 @dataclass(slots=False)
@@ -62,6 +63,17 @@ class Situation:
             return False
         own = grouping.group_name(self.pod)
         return own is not None and grouping.group_name(other) == own
+
+    def label_values(self, key: str) -> list[tuple[str, int]]:
+        """Return `values_of_nodes` of a label; a pod may ask for the same one in many terms."""
+        found = self._label_values.get(key)
+        if found is None:
+            found = self._label_values[key] = values_of_nodes(self.table, key)
+        return found
+
+    @cached_property
+    def _label_values(self) -> dict[str, list[tuple[str, int]]]:
+        return {}
 
     def set_pod(self, path: str, value: Any) -> Change:
         """Return a change of one field of the pod; None removes it."""

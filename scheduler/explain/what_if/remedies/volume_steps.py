@@ -195,15 +195,16 @@ def _claims_made(
         for each in stores
         if each.volume_binding_mode == WAITING and each.provisioner != NO_PROVISIONER
     ]
+    named = _named(situation)
     what = "create" if creates else "replace"
     shown = ", ".join(claims)
     for name in sorted(classes)[:4]:
-        changes = tuple(_claim(namespace, each, name, situation) for each in claims)
+        changes = tuple(_claim(namespace, each, name, situation, named) for each in claims)
         text = f"{what} claim {shown}, of storage class {name} ({AFTERWARDS}){after}"
         yield Step(code, text, changes, cost)
     made = {**_NEW_CLASS, "metadata": {"name": NEW_CLASS}}
     added = Change("add", "StorageClass", NEW_CLASS, value=made)
-    changes = tuple(_claim(namespace, each, NEW_CLASS, situation) for each in claims)
+    changes = tuple(_claim(namespace, each, NEW_CLASS, situation, named) for each in claims)
     text = (
         f"create a storage class that binds with {WAITING}, and {what} claim {shown} with it "
         f"({AFTERWARDS}){after}"
@@ -211,7 +212,9 @@ def _claims_made(
     yield Step(Code.CREATE_STORAGE_CLASS, text, (added, *changes), cost + 2.0)
 
 
-def _claim(namespace: str, name: str, storage_class: str, situation: Situation) -> Change:
+def _claim(
+    namespace: str, name: str, storage_class: str, situation: Situation, named: set[str]
+) -> Change:
     known: PersistentVolumeClaim | None = situation.trial.find(
         "PersistentVolumeClaim", f"{namespace}/{name}"
     )
@@ -225,7 +228,7 @@ def _claim(namespace: str, name: str, storage_class: str, situation: Situation) 
         owners = found["metadata"].get("ownerReferences")
         if owners:
             metadata["ownerReferences"] = owners
-    elif name not in _named(situation):
+    elif name not in named:
         # Of an ephemeral volume: its controller makes the claim, owned by the pod.
         pod = situation.pod.metadata
         metadata["ownerReferences"] = [
