@@ -37,7 +37,7 @@ def host_ports(size: int) -> Spec:
 
 
 def host_names(size: int) -> Spec:
-    """As many terms as conditions in each, all with values that are similar to those of nodes."""
+    """Return as many terms as conditions in each, with values like those of nodes."""
     side = int(size**0.5)
     conditions = [
         [
