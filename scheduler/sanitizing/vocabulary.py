@@ -122,7 +122,8 @@ KNOWN_WORDS: Final = _words(
     PreFilterInterPodAffinity PreFilterPlugin PreFilterPodTopologySpread PreFilterResult prefix
     PreScore preScore prescore PreScoreInterPodAffinity PreScorePlugin PreScorePodTopologySpread
     present priority PriorityClass PriorityClasses PrioritySort probing process profile profiles
-    ProfilesReplaced projects proof provisioners provisioning proxy Proxy-Authorization
+    ProfilesReplaced projects proof provisioned provisioner provisioners provisioning proxy
+    Proxy-Authorization
     publishing purelib put pv PVC pvc py Python qualname quantity question Queue queue queued
     QueuedPodInfo QueueingHint QueueInvariantError QueueList QueueNominator QueueOptions
     QueuePage QueueProfiles QueueSkip QueueSort queueSort QueueSortPlugin QueueState

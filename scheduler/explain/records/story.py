@@ -242,10 +242,12 @@ def _eviction(nodes: Examination, view: PodView, decisions: Sequence[Decision]) 
     helped = sum(each.nodes for each in nodes.rejections if each.status == "Unschedulable")
     if not helped:
         return "Evicting other pods would not help."
+    if nodes.evictable is None:
+        # Of all namespaces, and so not known to who may see one.
+        return ""
     if nodes.evictable == 0:
         return "Preemption would not help: no pod on those nodes has a lower priority."
-    if nodes.evictable is not None:
-        helped = min(helped, nodes.evictable)
+    helped = min(helped, nodes.evictable)
     return f"Evicting pods of lower priority might help on {counted(helped, 'node')}."
 
 

@@ -64,7 +64,6 @@ def test_a_pod_that_fits_nowhere() -> None:
             "1 (n9) is rejected by TaintToleration: untolerated."
         ),
         "It is unschedulable, after 3 attempts, the last 1m40s ago.",
-        "Evicting pods of lower priority might help on 40 nodes.",
         (
             "It is tried again when a node appears; when a placed pod goes; "
             "and in 3m5s at the latest (periodic flush)."
