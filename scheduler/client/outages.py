@@ -1,8 +1,8 @@
 """OutageLog: a line now and then about a server that is of no use now, for all its clients.
 
-It cannot be reached, is no API server, or does not accept the credentials. A dozen reflectors that
-retry would write hundreds of equal lines. Other error responses are about one resource, and not
-outages.
+It cannot be reached, is no API server, speaks HTTPS only, or does not accept the credentials. A
+dozen reflectors that retry would write hundreds of equal lines. Other error responses are about one
+resource, and not outages.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ NO_API: Final = (
     "this server has no Kubernetes API, retrying; is it the right address, or does a proxy answer? "
     "Does {kubectl} version work?"
 )
+HTTPS_ONLY: Final = (
+    "the API server speaks HTTPS, retrying; the address must begin with https://. Does {kubectl} "
+    "version work?"
+)
 REACHED: Final = "the API server can be reached now"
 UNACCEPTED: Final = (
     "the API server does not accept the credentials, retrying; does {kubectl} auth whoami work "
@@ -42,7 +46,8 @@ _OF_EACH_SERVER: Final = frozenset({"/api/v1/nodes", "/api/v1/pods", "/api/v1/na
 
 def is_outage(error: RequestError) -> bool:
     """Whether no request to the server can succeed now."""
-    return isinstance(error, NO_RESPONSE) or _is_unaccepted(error) or _has_no_api(error)
+    no_response = isinstance(error, NO_RESPONSE)
+    return no_response or _is_unaccepted(error) or _has_no_api(error) or _wants_https(error)
 
 
 def _is_unaccepted(error: RequestError) -> bool:
@@ -52,6 +57,20 @@ def _is_unaccepted(error: RequestError) -> bool:
 def _has_no_api(error: RequestError) -> bool:
     absent = isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND
     return absent and error.path in _OF_EACH_SERVER
+
+
+def _wants_https(error: RequestError) -> bool:
+    """Whether it is what servers written in Go respond to HTTP at a port for HTTPS."""
+    refused = isinstance(error, ApiError) and error.status == HTTPStatus.BAD_REQUEST
+    return refused and "HTTP request to an HTTPS server" in str(error)
+
+
+def _text(error: RequestError) -> str:
+    if _is_unaccepted(error):
+        return UNACCEPTED
+    if _has_no_api(error):
+        return NO_API
+    return HTTPS_ONLY if _wants_https(error) else UNREACHED
 
 
 class OutageLog:
@@ -87,9 +106,8 @@ class OutageLog:
         self._due = now + min(max(PERIOD_SECONDS, now - self._since), MAX_PERIOD_SECONDS)
         unaccepted = _is_unaccepted(error)
         self._over = ACCEPTED if unaccepted else REACHED
-        text = UNACCEPTED if unaccepted else NO_API if _has_no_api(error) else UNREACHED
         (_log.error if unaccepted else _log.warning)(
-            text.format(kubectl=self._kubectl),
+            _text(error).format(kubectl=self._kubectl),
             server=self._server,
             configuration=self._configuration,
             affected=list(self._affected),

@@ -8,6 +8,7 @@ import structlog
 from scheduler.client.errors import ApiError, ConnectionFailed, StatusBody
 from scheduler.client.outages import (
     ACCEPTED,
+    HTTPS_ONLY,
     NO_API,
     PERIOD_SECONDS,
     REACHED,
@@ -101,3 +102,16 @@ def test_a_client_that_was_never_affected_logs_nothing(clock: ManualClock) -> No
     with structlog.testing.capture_logs() as lines:
         OutageLog(clock, "https://api:6443", "kubeconfig x").recovered("pods")
     assert lines == []
+
+
+def test_http_at_a_port_for_https_is_one_line(clock: ManualClock) -> None:
+    outages = OutageLog(clock, "http://api:6443", "kubeconfig x")
+    body = StatusBody(message="Client sent an HTTP request to an HTTPS server.")
+    error = ApiError("GET", "/apis/apps/v1/replicasets", status=400, body=body)
+    assert is_outage(error)
+    other = StatusBody(message="limit is no number")
+    assert not is_outage(ApiError("GET", "/api/v1/pods", status=400, body=other))
+    with structlog.testing.capture_logs() as lines:
+        for plural in ("pods", "nodes", "pods"):
+            outages.failed(plural, error)
+    assert [line["event"] for line in lines] == [HTTPS_ONLY.format(kubectl="kubectl")]

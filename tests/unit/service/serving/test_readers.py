@@ -173,14 +173,14 @@ def test_whether_evictions_would_help_is_told_to_who_may_see_all_pods() -> None:
         ("0/3 nodes are available: 1 Insufficient example.com/gpu.",) * 2,
         ("0/3 nodes are available: 1 Insufficient example.com/tpu.",
          "0/3 nodes are available: 1 Insufficient …."),
-        ("until PersistentVolumeClaim data is provisioned (StorageClass fast, provisioner x.io/csi)",
-         "until PersistentVolumeClaim … is provisioned (StorageClass …, provisioner …)"),
+        ("until PersistentVolumeClaim data is provisioned (provisioner x.io/csi)",
+         "until PersistentVolumeClaim data is provisioned (provisioner …)"),
         ("nœud-1 节点", "n…… …"),
         ("", ""),
     ],
 )  # fmt: skip
 def test_texts_keep_our_words_and_those_of_own_pods(given: str, shown: str) -> None:
-    own = own_words(queue_of(view("web-0")), OURS, lambda *_: ["example.com/gpu"])
+    own = own_words(queue_of(view("web-0")), OURS, lambda *_: ["example.com/gpu", "data"])
     (found,) = pods_of(restrict(queue_of(view("web-0", message=given)), NARROW, own))
     assert found.message == shown
     (whole,) = pods_of(restrict(queue_of(view("web-0", message=given)), ALL, own))
