@@ -156,7 +156,7 @@ def _verdict(page: ExplainPage, report: NodeReport) -> Iterator[str]:
     if not report.fits:
         lacking = [each for each in report.room if each.requested > each.free]
         lacks = ", ".join(
-            f"{quantity(each.resource, each.requested - each.free)} more {each.resource}"
+            f"{quantity(each.resource, each.requested - each.free)} {each.resource}"
             for each in lacking
         )
         by = ", ".join(each.plugin for each in rejecting)
