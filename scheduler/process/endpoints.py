@@ -173,11 +173,9 @@ class Endpoints:
         return self._elector is None or self._elector.leading
 
     def _requested(self, namespace: str, name: str) -> Iterable[str]:
-        """Return the names of the resources and of the volume claims that a pod requests."""
+        """Return the names of the resources that a pod requests."""
         pod = self._wiring.state.listers.pod(namespace, name)
-        if pod is None:
-            return ()
-        return (*(name for name, _ in pod.signature.requests.scalars), *pod.signature.claims)
+        return () if pod is None else (name for name, _ in pod.signature.requests.scalars)
 
     def _pods(self) -> tuple[Pod, ...]:
         if self._elector is not None and not self._elector.leading:

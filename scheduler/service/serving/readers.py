@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import chain, islice
 from typing import Any, Final
 
 from scheduler.explain.records import (
@@ -56,6 +57,8 @@ and `words` select among the pods of the namespace only, and `placed` counts tho
 
 MAX_OWN_PODS: Final = 1000
 """Pods of a page whose words are looked up: a millisecond of work."""
+MAX_REQUESTED: Final = 20
+"""Names of resources that each of them requests; a pod may state thousands."""
 
 COUNTED_PLACES: Final = {
     QueueState.ACTIVE: "active",
@@ -112,8 +115,8 @@ def own_words(
         case _:
             found = []
     names = [name for of, name in found if of == namespace]
-    resources = (each for name in names for each in requested(namespace, name))
-    return frozenset((namespace, *names, *resources))
+    requests = (islice(requested(namespace, name), MAX_REQUESTED) for name in names)
+    return frozenset((namespace, *names, *chain.from_iterable(requests)))
 
 
 def restrict(page: object, reader: Reader, own: Container[str]) -> object:

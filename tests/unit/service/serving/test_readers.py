@@ -34,6 +34,7 @@ from scheduler.explain.records import (
 from scheduler.sanitizing.vocabulary import known_words_only
 from scheduler.service.serving.json_body import encode
 from scheduler.service.serving.readers import (
+    MAX_REQUESTED,
     Reader,
     namespace_of,
     own_words,
@@ -173,14 +174,14 @@ def test_whether_evictions_would_help_is_told_to_who_may_see_all_pods() -> None:
         ("0/3 nodes are available: 1 Insufficient example.com/gpu.",) * 2,
         ("0/3 nodes are available: 1 Insufficient example.com/tpu.",
          "0/3 nodes are available: 1 Insufficient …."),
-        ("until PersistentVolumeClaim data is provisioned (provisioner x.io/csi)",
-         "until PersistentVolumeClaim data is provisioned (provisioner …)"),
+        ("until PersistentVolumeClaim db-files is provisioned (provisioner x.io/csi)",
+         "until PersistentVolumeClaim … is provisioned (provisioner …)"),
         ("nœud-1 节点", "n…… …"),
         ("", ""),
     ],
 )  # fmt: skip
 def test_texts_keep_our_words_and_those_of_own_pods(given: str, shown: str) -> None:
-    own = own_words(queue_of(view("web-0")), OURS, lambda *_: ["example.com/gpu", "data"])
+    own = own_words(queue_of(view("web-0")), OURS, lambda *_: ["example.com/gpu"])
     (found,) = pods_of(restrict(queue_of(view("web-0", message=given)), NARROW, own))
     assert found.message == shown
     (whole,) = pods_of(restrict(queue_of(view("web-0", message=given)), ALL, own))
@@ -249,6 +250,13 @@ def test_a_queue_shows_the_pods_of_the_namespace_and_counts_only_these() -> None
     assert {each.position for each in found.pods} == {None}
     assert (found.statistics.active, found.statistics.in_flight) == (1, 1)
     assert (found.statistics.events, found.statistics.scheduling_cycle) == (0, 0)
+
+
+def test_few_names_that_a_pod_requests_are_looked_up() -> None:
+    names = iter(f"example.com/r{number}" for number in range(6000))
+    own = own_words(queue_of(view("web-0")), OURS, lambda *_: names)
+    assert len(own) == 2 + MAX_REQUESTED
+    assert next(names) == f"example.com/r{MAX_REQUESTED}"
 
 
 def test_a_queue_shows_the_bindings_of_the_namespace_in_known_words() -> None:
