@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from scheduler.framework import Clock
+from scheduler.framework import Clock, Subscriptions
 from scheduler.groups import GroupKey
 
 Work = Callable[[GroupKey], None]
@@ -13,8 +13,8 @@ Work = Callable[[GroupKey], None]
 class Deadlines:
     """Implements `framework.TimedWork`."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.on_timer: Callable[[], None] = lambda: None
+    def __init__(self, clock: Clock, subscriptions: Subscriptions) -> None:
+        self._wake = subscriptions.on_time(self)
         self._clock = clock
         #: Monotonic time of each work of a group.
         self._due: dict[GroupKey, dict[Work, float]] = {}
@@ -29,7 +29,7 @@ class Deadlines:
         planned[work] = due
         if self._next_due is None or due < self._next_due:
             self._next_due = due
-            self.on_timer()
+            self._wake()
 
     def cancel(self, work: Work, key: GroupKey) -> None:
         """Cancel the planned call of `work` for a group."""

@@ -134,8 +134,7 @@ class Gangs:
         self.priorities = GroupPriorities(handle)
         #: Whether all PriorityClasses are known, so that a missing one does not exist.
         self._classes_known = False
-        self._deadlines = Deadlines(handle.clock)
-        subscriptions.on_time(self._deadlines)
+        self._deadlines = Deadlines(handle.clock, subscriptions)
         self.statuses = GroupStatuses(handle, self.groups.get, self.standing, self._deadlines)
         #: The metrics of groups.
         self.tally = Tally(handle, self.groups.get, self.standing)

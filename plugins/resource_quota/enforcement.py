@@ -50,13 +50,15 @@ class QuotaEnforcement:
     def __init__(self, args: ResourceQuotaArgs, handle: Handle) -> None:
         """Subscribe to objects; `handle` belongs to the first profile with the plugin."""
         self.args = args
+        subscriptions = handle.subscriptions
+        self._wake = subscriptions.on_time(self)
         callbacks = LedgerCallbacks(
             on_release=lambda uids: handle.wake(uids, plugin_names.RESOURCE_QUOTA),
             on_recheck=handle.recheck,
             on_changed=self._changed,
             on_forgotten=self._forgotten,
             on_overcommitted=self._overcommitted,
-            on_timer=lambda: self.on_timer(),  # noqa: PLW0108 - the host sets it later
+            on_timer=self._wake,
         )
         self.ledger = Ledger(
             args.mode,
@@ -74,8 +76,6 @@ class QuotaEnforcement:
         self._once_gated: set[str] = set()
         #: and nominations, in their order.
         self._nominated: dict[str, tuple[Pod, str]] = {}
-        #: Set by the host of `TimedWork`.
-        self.on_timer: Callable[[], None] = lambda: None
         self._on_changed: Callable[[Account], None] = lambda _account: None
         self._on_bound: Callable[[Pod], None] = lambda _pod: None
         self._on_given_up: Callable[[Pod], None] = lambda _pod: None
@@ -96,7 +96,6 @@ class QuotaEnforcement:
             # Listers are complete after the plugins are built.
             lambda name, namespace: handle.listers["pods"].get(name, namespace),  # noqa: PLW0108
         )
-        subscriptions = handle.subscriptions
         subscriptions.on_object("pods", self._pod)
         subscriptions.on_object("resourcequotas", self._quota)
         subscriptions.on_object("deviceclasses", devices.device_class)
@@ -104,7 +103,6 @@ class QuotaEnforcement:
         subscriptions.on_nomination(self._nomination)
         subscriptions.on_synced(devices.recount)
         subscriptions.on_synced(self.ledger.mark_synced)
-        subscriptions.on_time(self)
 
     # -- connections of the controllers ----------------------------------------------------------
 
@@ -240,7 +238,7 @@ class QuotaEnforcement:
                 # Quota was taken during the pod's attempt. The condition is corrected after the
                 # write that is about to happen.
                 self._touched[account] = None
-                self.on_timer()
+                self._wake()
 
     def _withdraw_claims(self, account: Account) -> list[str]:
         """Correct the reason of pods whose claims no longer fit; autoscalers then ignore them."""
@@ -329,7 +327,7 @@ class QuotaEnforcement:
         self._touched[account] = None
         self._sweep.changed(account.namespace, self._handle.clock.monotonic())
         self._on_changed(account)
-        self.on_timer()
+        self._wake()
 
     def _forgotten(self, account: Account) -> None:
         self._touched.pop(account, None)
@@ -373,7 +371,7 @@ class QuotaEnforcement:
     def _overcommitted(self, account: Account) -> None:
         # Reported later, because more pods may be charged soon.
         self._exceeded[account] = None
-        self.on_timer()
+        self._wake()
 
     def _report_exceeded(self, account: Account) -> None:
         over = ", ".join(
@@ -393,4 +391,4 @@ class QuotaEnforcement:
 
     def _find(self, namespace: str, name: str, uid: str, reason: str, note: str) -> None:
         self._findings.append((quota_reference(namespace, name, uid), reason, note))
-        self.on_timer()
+        self._wake()

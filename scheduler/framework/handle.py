@@ -177,9 +177,6 @@ class WaitingPod(Protocol):
 class TimedWork(Protocol):
     """Timed work of a plugin, run between scheduling cycles of the leader."""
 
-    #: Set by the scheduler. The plugin calls it when `next_due` has moved to an earlier time.
-    on_timer: Callable[[], None]
-
     def next_due(self) -> float | None:
         """Return the monotonic time of the next `run_due`; a past time means now, None never."""
         ...
@@ -232,8 +229,11 @@ class Subscriptions(Protocol):
         """Call `callback()` once, when all objects of the initial lists have been handled."""
         ...
 
-    def on_time(self, work: TimedWork) -> None:
-        """Run `work` whenever it is due, while this process schedules pods."""
+    def on_time(self, work: TimedWork) -> Callable[[], None]:
+        """Run `work` whenever it is due, while this process schedules pods.
+
+        Call what is returned when `next_due` has moved to an earlier time.
+        """
         ...
 
 

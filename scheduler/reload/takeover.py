@@ -233,8 +233,6 @@ class Takeover:
         for profile in prepared.built.values():
             for plugin in profile.plugins.values():
                 plugin.metrics.expose()
-        for work in state.subscriptions.timed:
-            work.on_timer = state.wake.set
         scheduling.queue.replace_backoff(initial=initial, maximum=maximum)
         strangers = scheduling.queue.replace_profiles(
             QueueProfiles(

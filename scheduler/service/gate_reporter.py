@@ -93,10 +93,12 @@ class GateReporter:
         *,
         delay: float,
         conditions: ConditionSource,
+        wake: Callable[[], None],
     ) -> None:
         """Wire it; the caller connects `held` to the queue. `delay` is in seconds.
 
-        `conditions` returns plugins' conditions for the same write.
+        `conditions` returns plugins' conditions for the same write; `wake` is called when
+        `next_due` has moved to an earlier time.
         """
         self._conditions = conditions
         self._queue = queue
@@ -108,8 +110,7 @@ class GateReporter:
         self._heap: list[tuple[float, str]] = []
         self._sweep_at = _SWEEP_ABOVE
         self._written = self._unchanged = self._dropped = 0
-        #: Called when `next_due` moved to an earlier time.
-        self.on_timer: Callable[[], None] = lambda: None
+        self._wake = wake
 
     # -- notifications --------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class GateReporter:
         entry = due, uid
         heapq.heappush(self._heap, entry)
         if self._heap[0] is entry:
-            self.on_timer()
+            self._wake()
 
     def _cancel(self, note: _Note) -> None:
         if note.due is not None:

@@ -20,7 +20,7 @@ class Groups(Protocol):
 
     @property
     def timed(self) -> Sequence[TimedWork]:
-        """Work of groups that wait; whoever runs it connects `on_timer`."""
+        """Work of groups that wait."""
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""

@@ -57,9 +57,9 @@ class SchedulingLoop:
         groups: MakeGroups,
         reports: ObserverSlot | None = None,
     ) -> None:
-        """Subscribe to the queue and to `timed` work; `wake` is set when there may be work.
+        """Subscribe to the queue; `wake` is set when there may be work.
 
-        `timed` may grow; the code that adds to it must connect `on_timer`.
+        `timed` may grow.
         """
         self._engine = engine
         self._queue = queue
@@ -93,8 +93,6 @@ class SchedulingLoop:
         self._released.set()
         queue.signals.on_ready = wake.set
         queue.signals.on_timer = wake.set
-        for work in (*self._groups.timed, *self._timed):
-            work.on_timer = wake.set
 
     def pause(self, begins: bool) -> None:
         """Pause while a relist is being applied."""

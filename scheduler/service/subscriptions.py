@@ -23,7 +23,9 @@ _log = structlog.get_logger(__name__)
 class SubscriptionBoard:
     """Implements `framework.Subscriptions`; the service publishes to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake()` makes the scheduling loop ask when timed work is due."""
+        self.wake = wake
         self._objects: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
         #: The callbacks in `_objects` that are called in trials as well.
         self._tried: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
@@ -64,9 +66,10 @@ class SubscriptionBoard:
         """Call `callback()` when every first list was handled."""
         self._synced.append(callback)
 
-    def on_time(self, work: TimedWork) -> None:
-        """Have `work` called by the scheduling loop when it is due."""
+    def on_time(self, work: TimedWork) -> Callable[[], None]:
+        """Have `work` called when it is due; return what to call when that is earlier."""
         self.timed.append(work)
+        return self.wake
 
     @property
     def plurals(self) -> frozenset[str]:
@@ -178,9 +181,10 @@ class PluginSubscriptions:
         """Call `callback()` when every first list was handled."""
         self._add("synced", callback)
 
-    def on_time(self, work: TimedWork) -> None:
-        """Have `work` called by the scheduling loop when it is due."""
+    def on_time(self, work: TimedWork) -> Callable[[], None]:
+        """Have `work` called when it is due; return what to call when that is earlier."""
         self._add("time", work)
+        return self._board.wake
 
     @property
     def plurals(self) -> frozenset[str]:

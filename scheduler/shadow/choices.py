@@ -16,7 +16,7 @@ The choice itself is kept, since the binding is compared with it; the pod is not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from scheduler.api.pod import Pod
 from scheduler.engine import Attempt, Engine
-from scheduler.framework import Clock
+from scheduler.framework import Clock, Subscriptions
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_slots import BindingSlots
@@ -71,9 +71,14 @@ class Choices:
     """All choices. Touched from the scheduling loop only; implements `framework.TimedWork`."""
 
     def __init__(
-        self, engine: Engine, queue: SchedulingQueue, slots: BindingSlots, clock: Clock
+        self,
+        engine: Engine,
+        queue: SchedulingQueue,
+        slots: BindingSlots,
+        clock: Clock,
+        subscriptions: Subscriptions,
     ) -> None:
-        self.on_timer: Callable[[], None] = lambda: None
+        self._wake = subscriptions.on_time(self)
         self._engine = engine
         self._queue = queue
         self._slots = slots
@@ -135,7 +140,7 @@ class Choices:
             choice.deadline, choice.slot = now + FRESH_SECONDS, now + AHEAD_SECONDS
             self._fresh[choice.uid] = self._ahead[choice.uid] = choice
             self._slots.take()
-        self.on_timer()
+        self._wake()
         return True
 
     # -- the end of a hold -----------------------------------------------------------------------

@@ -20,7 +20,7 @@ import msgspec
 
 from scheduler.api.pod import Pod
 from scheduler.explain.records.shadow import AGREEING, ShadowPod, ShadowVerdict
-from scheduler.framework import Clock
+from scheduler.framework import Clock, Subscriptions
 from scheduler.shadow.assessing import Assessor
 
 DOUBT_SECONDS: Final = 0.5
@@ -48,9 +48,10 @@ class Doubts:
         without: Without,
         clock: Clock,
         report: Callable[[ShadowPod], None],
+        subscriptions: Subscriptions,
     ) -> None:
         """`report` gets each judgement once it is final."""
-        self.on_timer: Callable[[], None] = lambda: None
+        self._wake = subscriptions.on_time(self)
         self._assessor = assessor
         self._without = without
         self._clock = clock
@@ -68,7 +69,7 @@ class Doubts:
             self._report(self._doubts.popleft().judged)
         end = self._clock.monotonic() + DOUBT_SECONDS
         self._doubts.append(_Doubt(judged, pod, number, end))
-        self.on_timer()
+        self._wake()
 
     def applied(self, uid: str, number: int) -> None:
         """Look again at the doubtful pods that came after this one, whose binding is applied."""

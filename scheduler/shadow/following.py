@@ -17,7 +17,7 @@ from scheduler.client.deltas import Delta, DeltaType
 from scheduler.engine import Attempt
 from scheduler.explain.records import QueueState
 from scheduler.explain.records.shadow import ShadowPod, ShadowVerdict
-from scheduler.framework import Clock
+from scheduler.framework import Clock, Subscriptions
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.event_handlers import EventHandlers
@@ -48,10 +48,11 @@ class Follower:
         queue: SchedulingQueue,
         clock: Clock,
         tally: ShadowTally,
+        subscriptions: Subscriptions,
     ) -> None:
         self.choices = choices
         self.tally = tally
-        self.doubts = Doubts(assessor, self._without, clock, tally.add)
+        self.doubts = Doubts(assessor, self._without, clock, tally.add, subscriptions)
         #: Pending pods by UID, in the order in which they were seen first.
         self._numbers: dict[str, int] = {}
         self._seen = 0

@@ -180,7 +180,7 @@ def wire(
         connections, state, profiles, RunOptions().pod_max_in_unschedulable_pods
     )
     time = SteadyTime(connections.clock)
-    choices = Choices(scheduling.engine, scheduling.queue, state.slots, time)
+    choices = Choices(scheduling.engine, scheduling.queue, state.slots, time, state.subscriptions)
     assert isinstance(scheduling.binding, FollowingCycle)
     scheduling.binding.choices = choices
     tally = ShadowTally([each.scheduler_name for each in configuration.profiles], time.now())
@@ -191,11 +191,9 @@ def wire(
         scheduling.queue,
         time,
         tally,
+        state.subscriptions,
     )
     scheduling.decisions.on_attempt = follower.attempted
-    for timed in (choices, follower.doubts):
-        state.subscriptions.on_time(timed)
-        timed.on_timer = state.wake.set
     declare(state, profiles, scheduling)
     handlers = _handlers(connections, state, profiles, scheduling, follower)
     reflectors = build_reflectors(connections, state, profiles, scheduling, handlers)

@@ -130,7 +130,16 @@ def build_scheduling(
         inbox=state.inbox,
         decisions=decisions,
         timed=state.subscriptions.timed,
-        groups=partial(GroupScheduling, engine, queue, binding, decisions, clock, state.reports),
+        groups=partial(
+            GroupScheduling,
+            engine,
+            queue,
+            binding,
+            decisions,
+            clock,
+            state.reports,
+            wake=state.wake.set,
+        ),
         reports=state.reports,
     )
     scheduling = Scheduling(
@@ -195,6 +204,7 @@ def _gates(
         connections.clock,
         delay=seconds(connections.configuration.options.status_patch_delay),
         conditions=conditions,
+        wake=state.wake.set,
     )
     # Its timed work precedes the plugins'.
     state.subscriptions.timed.insert(0, gates)

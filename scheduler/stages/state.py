@@ -53,8 +53,8 @@ def build_state(connections: Connections, wake: asyncio.Event | None = None) -> 
     """Build the stage, without any objects. `wake` defaults to a new event."""
     settings = connections.configuration.options
     extenders = connections.configuration.effective.extenders
-    cache, listers, subscriptions = Cache(), StoreListers(), SubscriptionBoard()
     wake = wake or asyncio.Event()
+    cache, listers, subscriptions = Cache(), StoreListers(), SubscriptionBoard(wake.set)
     slots = BindingSlots(settings.bind_concurrency * SLOTS_PER_CONCURRENT_BIND, wake)
     transport = HttpExtenderTransport(
         extenders,

@@ -84,8 +84,10 @@ class _Profile:
 class GroupReservations:
     """Implements `framework.TimedWork`."""
 
-    def __init__(self, engine: Engine, queue: SchedulingQueue, clock: Clock) -> None:
-        self.on_timer: Callable[[], None] = lambda: None
+    def __init__(
+        self, engine: Engine, queue: SchedulingQueue, clock: Clock, wake: Callable[[], None]
+    ) -> None:
+        self._wake = wake
         self._engine = engine
         self._queue = queue
         self._clock = clock
@@ -169,7 +171,7 @@ class GroupReservations:
     def _look_at(self, profile: _Profile, due: float) -> None:
         if profile.due is None or due < profile.due:
             profile.due = due
-            self.on_timer()
+            self._wake()
 
     def _yield(self, profile: _Profile) -> None:
         """End the reservation if a group that holds nodes needs it more."""

@@ -41,7 +41,7 @@ GROUP_PLACED: Final = "GroupPlaced"
 class GroupScheduling:
     """Implements `service.groups.Groups`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is wired to
         self,
         engine: Engine,
         queue: SchedulingQueue,
@@ -51,10 +51,13 @@ class GroupScheduling:
         reports: ObserverSlot,
         attempt: Callable[[QueuedPodInfo], Awaitable[Attempt | None]],
         outcome: Callable[[Attempt], Attempt | None],
+        *,
+        wake: Callable[[], None],
     ) -> None:
         """Wire it; `attempt` attempts a single pod, `outcome` handles an ended attempt.
 
         `attempt` returns None for a pod that needs no scheduling, `outcome` for a failed attempt.
+        `wake` is called when timed work is due earlier.
         """
         self._engine = engine
         self._queue = queue
@@ -64,15 +67,14 @@ class GroupScheduling:
         self._reports = reports
         self._attempt = attempt
         self._outcome = outcome
-        #: Groups that wait for their capacity bound to rise.
-        self.waiting = WaitingGroups(queue, clock)
         #: Evictions for groups that are under way.
         self.evictions = GroupEvictions(
             engine.cache, clock, lambda uid: queue.state(uid) is not None
         )
         #: Nodes that are reserved for groups.
-        self.reservations = GroupReservations(engine, queue, clock)
-        self.waiting.on_look = self.reservations.note_event
+        self.reservations = GroupReservations(engine, queue, clock, wake)
+        #: Groups that wait for their capacity bound to rise.
+        self.waiting = WaitingGroups(queue, clock, wake, self.reservations.note_event)
         #: `service.groups.Groups.timed`.
         self.timed = self.waiting, self.reservations
         #: The members of the last cycle.

@@ -71,10 +71,15 @@ class _Kind:
 class WaitingGroups:
     """Implements `framework.TimedWork`."""
 
-    def __init__(self, queue: SchedulingQueue, clock: Clock) -> None:
-        self.on_timer: Callable[[], None] = lambda: None
-        #: Called after events while groups wait, before any group is woken.
-        self.on_look: Callable[[], None] = lambda: None
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        clock: Clock,
+        wake: Callable[[], None],
+        on_look: Callable[[], None],
+    ) -> None:
+        """`on_look` is called after events while groups wait, before any group is woken."""
+        self._wake_loop, self._on_look = wake, on_look
         self._queue = queue
         self._clock = clock
         #: Waiting groups by UID of the member that represents the group.
@@ -143,7 +148,7 @@ class WaitingGroups:
         self._queue.signals.on_room = None
         if not self._changed:
             self._changed = True
-            self.on_timer()
+            self._wake_loop()
 
     # -- TimedWork -------------------------------------------------------------------------------
 
@@ -170,7 +175,7 @@ class WaitingGroups:
             return
         self._queue.signals.on_room = self._note_event
         self.checks += 1
-        self.on_look()
+        self._on_look()
         self.kept += len(self._waiting)
         kinds = self._kinds_with_room()
         if kinds:

@@ -65,8 +65,9 @@ class Objects:
     def on_trial(self, begin: Callable[[], Callable[[], None]]) -> None:
         """Subscribe to trials, of which there are none."""
 
-    def on_time(self, work: object) -> None:
+    def on_time(self, work: object) -> Callable[[], None]:
         """Do nothing: no time passes here."""
+        return lambda: None
 
     def on_synced(self, callback: Callable[[], None]) -> None:
         """Subscribe to the end of the first lists, which `synced` reports."""

@@ -124,13 +124,20 @@ class Service:
         )
         self.events = RecordedEvents()
         self.metrics = SchedulerMetrics()
-        self.subscriptions = SubscriptionBoard()
+        self.wake = asyncio.Event()
+        self.subscriptions = SubscriptionBoard(self.wake.set)
         for plural in watched:
             self.subscriptions.on_object(plural, lambda old, new: None)
         self.statuses = StatusWriter(writer, self.clock, self.queue.nominator)
         conditions = PluginConditions({PROFILE: self.world.framework})
         self.gates = GateReporter(
-            self.queue, self._newest, self.statuses, self.clock, delay=1.0, conditions=conditions
+            self.queue,
+            self._newest,
+            self.statuses,
+            self.clock,
+            delay=1.0,
+            conditions=conditions,
+            wake=self.wake.set,
         )
         self.queue.signals.on_gated = self.gates.held
         self.failures = FailureHandler(
@@ -143,7 +150,6 @@ class Service:
             gates=self.gates,
             conditions=conditions,
         )
-        self.wake = asyncio.Event()
         self.slots = BindingSlots(100, self.wake)
         self.inbox = Inbox()
         self.decisions = DecisionRecorder(DecisionHistory(), self.cache.table, self.clock.monotonic)
@@ -204,6 +210,7 @@ class Service:
                 self.decisions,
                 self.clock,
                 ObserverSlot(),
+                wake=self.wake.set,
             ),
         )
 

@@ -92,9 +92,9 @@ class Desk:
             self.clock,
             delay=self.delay,
             conditions=lambda pod, info: (),
+            wake=lambda: self.woken.append(self.clock.time),
         )
         self.queued.signals.on_gated = self.reporter.held
-        self.reporter.on_timer = lambda: self.woken.append(self.clock.time)
 
     def pod(self, name: str = "a", reason: str = "", message: str = "") -> QueuedPodInfo:
         """A pod that a gate holds."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from scheduler.api.pod import Pod
 from scheduler.service.binding_slots import BindingSlots
+from scheduler.service.subscriptions import SubscriptionBoard
 from scheduler.shadow.choices import AHEAD_SECONDS, FRESH_SECONDS, MAX_AHEAD, MAX_HELD, Choices
 
 
@@ -21,7 +22,7 @@ class Stage:
         stage: Any = self
         self.cache = self
         self.slots = BindingSlots(MAX_AHEAD, asyncio.Event())
-        self.choices = Choices(stage, stage, self.slots, stage)
+        self.choices = Choices(stage, stage, self.slots, stage, SubscriptionBoard())
 
     def now(self) -> float:
         return self.seconds

@@ -8,6 +8,7 @@ from typing import Any
 
 from scheduler.api.pod import Pod
 from scheduler.explain.records.shadow import ShadowPod, ShadowVerdict
+from scheduler.service.subscriptions import SubscriptionBoard
 from scheduler.shadow.doubts import DOUBT_SECONDS, MAX_DOUBTS, Doubts
 from scheduler.shadow.judging import Look
 
@@ -23,8 +24,8 @@ class Stage:
         self.timers = 0
         assessor: Any = self
         clock: Any = self
-        self.doubts = Doubts(assessor, self.without, clock, self.final.append)
-        self.doubts.on_timer = self.timer
+        subscriptions = SubscriptionBoard(self.timer)
+        self.doubts = Doubts(assessor, self.without, clock, self.final.append, subscriptions)
 
     def timer(self) -> None:
         self.timers += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plugins.gang_scheduling.deadlines import Deadlines
 from scheduler.groups import GroupKey
+from scheduler.service.subscriptions import SubscriptionBoard
 
 A, B = GroupKey("ns", "a"), GroupKey("ns", "b")
 
@@ -24,8 +25,8 @@ def test_work_is_done_at_its_earliest_deadline() -> None:
     clock = Clock()
     done: list[GroupKey] = []
     timer: list[float | None] = []
-    deadlines = Deadlines(clock)
-    deadlines.on_timer = lambda: timer.append(deadlines.next_due())
+    subscriptions = SubscriptionBoard(lambda: timer.append(deadlines.next_due()))
+    deadlines = Deadlines(clock, subscriptions)
     work = done.append
     deadlines.plan(work, A, 5)
     deadlines.plan(work, A, 9)
@@ -47,7 +48,7 @@ def test_cancelled_and_forgotten_work_is_not_done() -> None:
     clock = Clock()
     first: list[GroupKey] = []
     second: list[GroupKey] = []
-    deadlines = Deadlines(clock)
+    deadlines = Deadlines(clock, SubscriptionBoard())
     one, other = first.append, second.append
     for key in (A, B):
         deadlines.plan(one, key, 1)
@@ -62,7 +63,7 @@ def test_cancelled_and_forgotten_work_is_not_done() -> None:
 def test_work_may_plan_itself_again() -> None:
     clock = Clock()
     done: list[GroupKey] = []
-    deadlines = Deadlines(clock)
+    deadlines = Deadlines(clock, SubscriptionBoard())
 
     def work(key: GroupKey) -> None:
         done.append(key)

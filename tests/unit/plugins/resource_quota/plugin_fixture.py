@@ -52,8 +52,9 @@ class RecordingHandle:
     def on_synced(self, callback: Callable[..., None]) -> None:
         self.callbacks["synced"] = callback
 
-    def on_time(self, work: Any) -> None:
+    def on_time(self, work: Any) -> Callable[[], None]:
         self.timed.append(work)
+        return lambda: None
 
     def record(self, regarding: Any, kind: str, reason: str, action: str, note: str) -> None:
         name = regarding.metadata.name if isinstance(regarding, Pod) else regarding.name
