@@ -22,7 +22,7 @@ from benchmarks.fuzz.profiles import HEAD, for_kubestow, own_name, profiles
 from benchmarks.fuzz.worlds import FAMILIES, drawn
 from devtools.conformance.world import KINDS
 from scheduler import offline
-from scheduler.explain.records import Change, Remedies, Remedy
+from scheduler.explain.records import Change, Remedies, Step
 from scheduler.explain.what_if.changes import applied, resource_of
 from scheduler.explain.what_if.remedies.search import ChangeSearch
 
@@ -86,7 +86,7 @@ def _judge_pod(found: Judgement, where: str, objects: Objects, pod: Object) -> N
     right = 0
     for each in remedies.remedies:
         found.remedies += 1
-        outcome = _placed(objects, pod, name, each)
+        outcome = _placed(objects, pod, name, (*remedies.first, *each.steps))
         if outcome:
             found.wrong.append(f"{where} {name}: {each.text}: {outcome}")
         else:
@@ -117,10 +117,10 @@ def _remedies(
                 return outcome.reason, end.value, evicted
 
 
-def _placed(objects: Objects, pod: Object, name: str, remedy: Remedy) -> str:
+def _placed(objects: Objects, pod: Object, name: str, steps: Sequence[Step]) -> str:
     """Carry out a remedy in a fresh world; return why the pod is not placed, empty if it is."""
     changed = copy.deepcopy({**objects, ("Pod", name): pod})
-    for step in remedy.steps:
+    for step in steps:
         for change in step.changes:
             _apply(changed, change)
     with _world(list(changed.values())) as world:

@@ -56,10 +56,11 @@ def show(
     verbose: bool = False,
     search: str = RemedySearch.ALL,
     more_nodes: Sequence[ExplainPage] = (),
+    pods: int = 1,
 ) -> None:
     """Print an explanation; `search` is what was asked for about remedies.
 
-    `more_nodes` are answers about the same pod that have reports about further nodes.
+    It stands for so many `pods`, of which only this one was tried. `more_nodes` are answers about the same pod that have reports about further nodes.
     """
     from rich.text import Text
 
@@ -79,7 +80,7 @@ def show(
         for line in lines:
             say(console, one_line(line))
     if page.remedies is not None:
-        _show_remedies(console, page.remedies, search)
+        _show_remedies(console, page.remedies, search, pods)
     said: dict[str, str] = {}
     for each in (page, *more_nodes):
         if each.pod.report is not None:
@@ -91,9 +92,12 @@ def show(
         _show_chosen(console, page)
 
 
-def _show_remedies(console: Console, found: Remedies, search: str) -> None:
+def _show_remedies(console: Console, found: Remedies, search: str, pods: int) -> None:
     if found.remedies:
-        _heading(console, "It would be scheduled after one of these changes, least first")
+        it = "it" if pods == 1 else f"this pod, one of {pods:,},"
+        then = f"{found.before}Then {it}" if found.first else f"{it[0].upper()}{it[1:]}"
+        heading = f"{then} would be scheduled after one of these changes, least first"
+        _heading(console, one_line(heading))
     for number, remedy in enumerate(found.remedies, 1):
         where = f" (goes to {remedy.node})" if remedy.node else ""
         say(console, one_line(f"{number}. {remedy.text}{where}"))

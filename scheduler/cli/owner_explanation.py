@@ -154,7 +154,9 @@ def show(page: OwnerPage, console: Console, *, history: bool, verbose: bool, sea
             # Its pod group was shown with the pod before.
             explained = msgspec.structs.replace(explained, group=None)
         gang = each.explained.group or gang
-        show_pod(explained, console, history=history, verbose=verbose, search=search)
+        show_pod(
+            explained, console, history=history, verbose=verbose, search=search, pods=each.pods
+        )
     rest = page.group_total - len(page.groups)
     if rest > 0:
         where = f"-n {page.namespace}{given_scheduler()}"

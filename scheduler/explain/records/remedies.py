@@ -130,6 +130,8 @@ class Remedies(Shown):
     """The remedies of one pod, the one that takes least first."""
 
     remedies: tuple[Remedy, ...] = ()
+    first: tuple[Step, ...] = ()
+    """What must be done before every remedy, such as to name this scheduler."""
     fits: str = ""
     """The node on which the pod fits as it is: nothing has to change."""
     tried: int = 0
@@ -141,6 +143,12 @@ class Remedies(Shown):
     note: str = ""
     """Why there are none, where that is known."""
 
+    @property
+    def before(self) -> str:
+        """The steps of `first` in plain words, as a sentence; empty if there are none."""
+        steps = ", and ".join(each.text for each in self.first)
+        return f"First {steps}. " if steps and self.remedies else ""
+
     def _lines(self) -> Sequence[str]:
         if self.fits:
             return [f"nothing has to change: the pod fits on {self.fits}"]
@@ -148,4 +156,5 @@ class Remedies(Shown):
         found = [each.sentence for each in self.remedies]
         if not found:
             return [f"none found in {trials}{': ' * bool(self.note)}{self.note}"]
-        return [f"{len(found)} found in {trials}, the least: {found[0]}", *found[1:]]
+        count = f"{len(found)} found in {trials}, the least"
+        return [f"{self.before}{count}: {found[0]}", *found[1:]]

@@ -360,7 +360,7 @@ async def test_all_pods_of_a_deployment_are_explained_at_once(scheduling: Open) 
         for number in range(1, 4):
             site.cluster.create(replica(f"web-{number}", cpu="8"))
             await waiting(site, f"web-{number}")
-        site.cluster.create(replica("web-gated", gates=["quota"]))
+        site.cluster.create(replica("web-gated", cpu="8", gates=["quota"]))
         site.cluster.create(pod("other", cpu="8"))
         await waiting(site, "other")
         shown = await site.output("explain", "deploy", "web")
@@ -375,8 +375,12 @@ async def test_all_pods_of_a_deployment_are_explained_at_once(scheduling: Open) 
     assert lines[2].startswith("3 lack CPU, the longest for ")
     assert lines[3].startswith("default/web-1  ")
     assert lines[4].startswith("None of 1 node fits: 1 (n1) lacks CPU")
-    assert shown.count("1. request at most 3 cpu") == 1
+    assert shown.count("1. request at most 3 cpu") == 2
+    heading = "would be scheduled after one of these changes, least first\n1. "
+    assert f"\n\nThis pod, one of 3, {heading}request" in shown
     assert "\n1 is gated, " in shown
+    gate = "First remove scheduling gate quota. Then it"
+    assert f"\n\n{gate} {heading}request at most" in shown
     assert "default/other" not in shown
     first = [each.splitlines()[0].partition(":")[2] for each in same]
     assert first == [lines[0].partition(":")[2]] * 3

@@ -179,6 +179,7 @@ function Remedies({ pod }) {
     ${found && html`
       ${found.fits && html`<p>Nothing has to change: it fits on <${NodeLink} name=${found.fits} /> now.</p>`}
       ${found.note && html`<p><${Text} of=${found.note} limit=${1000} /></p>`}
+      ${found.remedies.length > 0 && found.first?.length > 0 && html`<p>First <${LongText} of=${found.first.map((each) => each.text).join(", and ")} what="what comes first" />. Then one of these:</p>`}
       <ol>${found.remedies.map((each) => html`<li key=${each.text}>
         <${LongText} of=${each.text} what="the remedy" />${each.codes.includes("AddNode") ? "" : html`: it then goes to <${NodeLink} name=${each.node} />`}</li>`)}</ol>
       <p class="small">${plural(found.tried, "change")} tried on the state of that moment; nothing was changed or reserved.

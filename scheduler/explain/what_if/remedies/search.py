@@ -96,13 +96,13 @@ class ChangeSearch:
         self._tried = 0
         #: Texts of steps to the plugin whose demands they meet.
         self._granting: dict[str, str] = {}
-        #: Steps that every remedy begins with.
+        #: Steps that come before every remedy.
         self._first: Options = ()
 
     def report(self, *, complete: bool, note: str = "") -> Remedies:
         """Return what was found so far."""
         found = best(self._found, self._limit)
-        return Remedies(found, tried=self._tried, complete=complete, note=note)
+        return Remedies(found, self._first, tried=self._tried, complete=complete, note=note)
 
     def run(self) -> Generator[None, None, Remedies]:
         """Try everything; yields between trials. Raises LookupError if the pod is gone."""
@@ -115,8 +115,7 @@ class ChangeSearch:
         yield
         if decision:
             if self._first:
-                self._found.append(remedy(self._first, decision.node))
-                return self.report(complete=True)
+                return Remedies((remedy(self._first, decision.node),), tried=self._tried)
             return Remedies(fits=decision.node, tried=self._tried)
         if not self._may_mend(decision):
             return Remedies(tried=self._tried, complete=False, note=decision.error)
@@ -133,7 +132,7 @@ class ChangeSearch:
             steps = (start,)
             decision, following = self._try(steps, partial(self._next, steps))
             if decision:
-                self._found.append(remedy((*self._first, *steps), decision.node))
+                self._found.append(remedy(steps, decision.node))
             else:
                 chains.append((steps, following))
             yield
@@ -178,7 +177,7 @@ class ChangeSearch:
         step = Step(Code.AWAIT_END, text, evictions(ending), 0.5, node)
         decision, _ = self._try((step,), lambda *_: ())
         if decision:
-            self._found.append(remedy((*self._first, step), decision.node))
+            self._found.append(remedy((step,), decision.node))
         yield
 
     def _await_reservations(self, decision: TrialDecision) -> None:
@@ -193,7 +192,7 @@ class ChangeSearch:
             text = f"wait until room is no longer kept for {room.group}, at {until} at the latest"
             # No trial is needed: without the pods that are nominated there, the pod fits.
             step = Step(Code.AWAIT_RESERVATION, text, (), 0.7, room.nodes[0])
-            self._found.append(remedy((*self._first, step), room.nodes[0]))
+            self._found.append(remedy((step,), room.nodes[0]))
 
     def _raise_priority(self) -> Generator[None, None, None]:
         """Look for the lowest priority with which preemption makes room."""
@@ -218,7 +217,7 @@ class ChangeSearch:
             yield
             if after:
                 shown = priority_steps.with_victims(step, node, victims)
-                self._found.append(remedy((*self._first, shown), node))
+                self._found.append(remedy((shown,), node))
                 return
 
     def _is_ending(self, pods: tuple[str, ...]) -> bool:
@@ -258,7 +257,7 @@ class ChangeSearch:
                 if decision:
                     steps, node, shorter = fewer, decision.node, True
                     break
-        return remedy((*self._first, *steps), node)
+        return remedy(steps, node)
 
     # -- trials ----------------------------------------------------------------------------------
 

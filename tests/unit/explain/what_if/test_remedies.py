@@ -264,12 +264,13 @@ def test_a_pod_of_another_scheduler_has_remedies_where_preemption_could_help() -
     full = offline.pod("full", cpu=3)
     pod = offline.pod("p", cpu=3, spec={"schedulerName": "somebody"})
     with world(offline.node("n", cpu=4), pod, full) as made:
-        texts = [each.text for each in made.remedies("default/p").remedies]
-        create = "create the pod with schedulerName kubestow, and "
-        assert f"{create}evict default/full from n" in texts
-        priority = "give the pod a priority class of at least 1"
-        evicted = "so that preemption evicts default/full from n"
-        assert f"{create}{priority}, {evicted}" in texts
+        found = made.remedies("default/p")
+    assert [each.text for each in found.first] == ["create the pod with schedulerName kubestow"]
+    assert str(found).startswith("<Remedies First create the pod with schedulerName kubestow. ")
+    texts = [each.text for each in found.remedies]
+    assert "evict default/full from n" in texts
+    priority = "give the pod a priority class of at least 1"
+    assert f"{priority}, so that preemption evicts default/full from n" in texts
 
 
 def test_a_pod_for_which_room_is_being_made_needs_nothing() -> None:
