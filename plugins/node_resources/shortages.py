@@ -14,7 +14,7 @@ def shortages(table: NodeTableView, rejected: RejectedNodes, short: Iterable[Dem
     rows = rejected.otherwise_fit
     which = "" if len(rows) == table.node_count else " that passes everything else"
     if not len(rows):
-        rows, which = rejected.rows, " that other plugins reject as well"
+        rows, which = rejected.rows, " of these"
     if not len(rows):
         return ""
     texts = [_most_free(table, rows, each, which) for each in list(short)[:MAX_ITEMS]]

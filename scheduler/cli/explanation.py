@@ -60,7 +60,8 @@ def show(
 ) -> None:
     """Print an explanation; `search` is what was asked for about remedies.
 
-    It stands for so many `pods`, of which only this one was tried. `more_nodes` are answers about the same pod that have reports about further nodes.
+    The pod stands for so many `pods`, of which only it was tried. `more_nodes` are answers about
+    the same pod that have reports about further nodes.
     """
     from rich.text import Text
 

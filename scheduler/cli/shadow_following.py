@@ -295,9 +295,9 @@ def _begin(wiring: ShadowWiring) -> str:
     from scheduler.explain.records.wording import counted
 
     names, pods = " and ".join(wiring.tally.names), sum(1 for _ in wiring.pods())
-    size = f"{counted(wiring.state.cache.table.node_count, 'node')}, {counted(pods, 'pod')}"
     if pods:
-        return f"following {names}: {size}"
+        nodes = counted(wiring.state.cache.table.node_count, "node")
+        return f"following {names}: {counted(pods, 'pod')} now, in a cluster of {nodes}"
     return f"following {names}, which no pod has yet{named(_other_names(wiring))}"
 
 

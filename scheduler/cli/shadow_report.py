@@ -41,8 +41,9 @@ def _state(summary: ShadowSummary, width: int) -> Text:
 
     if summary.silent:
         return fitted(f"{silence(summary)}: {summary.silent_error}", width, "bold red")
-    size = f"{counted(summary.nodes, 'node')}, {counted(summary.pods, 'pod')}"
-    return fitted(f"{size} of {' and '.join(summary.names)}; Ctrl-C ends it", width, "dim")
+    pods = f"{counted(summary.pods, 'pod')} of {' and '.join(summary.names)}"
+    cluster = f"a cluster of {counted(summary.nodes, 'node')}"
+    return fitted(f"{pods} in {cluster}; Ctrl-C ends it", width, "dim")
 
 
 def report(summary: ShadowSummary) -> list[str]:

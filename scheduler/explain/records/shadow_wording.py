@@ -37,9 +37,9 @@ _DIFFERENCES: Final = {
 def sentence(summary: ShadowSummary) -> str:
     """Return the answer in one sentence.
 
-    >>> sentence(ShadowSummary(began=0, now=600, names=("default-scheduler",), judged=8,
+    >>> sentence(ShadowSummary(began=0, now=600, names=("p",), judged=8,
     ...                        verdicts={"same": 6, "tie": 1, "other": 1}, sooner=2))
-    '8 decisions of default-scheduler in 10m: 87.5 % the same, 12.5 % other nodes; 2 pods sooner'
+    '8 decisions of p in 10m: 87.5 % the same, 12.5 % other nodes; 2 pods placed sooner here'
     """
     noun = "decision" if summary.judged == 1 else "decisions"
     names = " and ".join(summary.names)
@@ -64,13 +64,13 @@ def _shares(summary: ShadowSummary) -> Iterator[str]:
 
 def _further(summary: ShadowSummary) -> Iterator[str]:
     if summary.sooner:
-        yield f"{counted(summary.sooner, 'pod')} sooner"
+        yield f"{counted(summary.sooner, 'pod')} placed sooner here"
     if summary.waiting_there:
         yield f"{counted(summary.waiting_there, 'pod')} placed here and waiting there"
     if summary.waiting_both:
         unlike = summary.waiting_both - summary.waiting_same_reason
         other = f", {unlike} for another reason" if unlike else ""
-        yield f"{counted(summary.waiting_both, 'pod')} waiting in both{other}"
+        yield f"{counted(summary.waiting_both, 'pod')} waiting here and there{other}"
     if summary.unseen:
         yield f"{counted(summary.unseen, 'pod')} with a node when first seen, not compared"
     if summary.waiting_more:

@@ -134,6 +134,8 @@ def _nodes(pod: PodExplanation, nodes: Examination, last: Decision | None) -> st
         return f"An attempt now would end with an error: {_plain(nodes.error)}"
     if nodes.feasible:
         where = f", best on {nodes.best[0].node}" if nodes.best else ""
+        if where and nodes.tied > 1:
+            where += f" and {counted(nodes.tied - 1, 'other')} alike, of which one is chosen"
         once = "Once let in, it would fit" if gated else "It fits"
         once = "It would fit" if pod.state is PodState.NOT_OURS else once
         return f"{once} on {nodes.feasible} of {counted(nodes.nodes, 'node')} now{where}."

@@ -82,7 +82,8 @@ async def test_it_compares_and_prints_each_judgement(
     assert summary["judged"] >= 1
     assert summary["waiting_same_reason"] == 1
     assert process.returncode == 0
-    assert err.startswith(b"following default-scheduler: 1 node, ")
+    assert err.startswith(b"following default-scheduler: ")
+    assert b" now, in a cluster of 1 node\n" in err
 
 
 async def test_a_failed_assertion_is_named(

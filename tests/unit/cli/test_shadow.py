@@ -173,7 +173,7 @@ def test_the_live_screen_says_what_there_is_or_that_nothing_is_heard() -> None:
     empty = msgspec.structs.replace(SUMMARY, judged=0, verdicts={}, differing=(), nodes=3)
     head, state = map(str, draw(empty, 80))
     assert head == "0 decisions of default-scheduler in 10m"
-    assert state == "3 nodes, 0 pods of default-scheduler; Ctrl-C ends it"
+    assert state == "0 pods of default-scheduler in a cluster of 3 nodes; Ctrl-C ends it"
     silent = msgspec.structs.replace(empty, silent=720.0, silent_error="401 Unauthorized")
     _, state = map(str, draw(silent, 80))
     assert state == "nothing heard from the API server for the last 12m: 401 Unauthorized"

@@ -96,6 +96,10 @@ def test_places_in_the_queue(changes: dict[str, Any], sentence: str) -> None:
         (Examination(0, 0), "The cluster has no nodes."),
         (Examination(3, 0, error="P failed"), "would end with an error: P failed."),
         (Examination(3, 2, best=(NodeScore("n1", 7, ()),)), "It fits on 2 of 3 nodes now, best on"),
+        (
+            Examination(3, 2, best=(NodeScore("n1", 7, ()),), tied=2),
+            "on 2 of 3 nodes now, best on n1 and 1 other alike, of which one is chosen.",
+        ),
         (Examination(1, 0, (TAINT,)), "Evicting other pods would not help."),
         (replace(NODES, evictable=3), "might help on 3 nodes."),
         (

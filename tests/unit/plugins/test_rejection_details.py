@@ -62,7 +62,7 @@ def test_where_other_plugins_reject_every_node_as_well() -> None:
     found = details(
         world, "NodeResourcesFit", **world.requests(2000), topologySpreadConstraints=[constraint]
     )
-    assert found == ["wants 2 cpu, the largest node that other plugins reject as well has 1"]
+    assert found == ["wants 2 cpu, the largest node of these has 1"]
 
 
 def test_no_room_for_more_pods() -> None:

@@ -71,9 +71,9 @@ def test_it_begins_with_the_answer() -> None:
 def test_pods_that_are_not_compared_are_said_to_be() -> None:
     summary = msgspec.structs.replace(SUMMARY, unseen=2, waiting_more=5000)
     assert lines_of(summary)[0].endswith(
-        "; 3 pods sooner; 1 pod placed here and waiting there; 1 pod waiting in both, 1 for "
-        "another reason; 2 pods with a node when first seen, not compared; 5000 more pods without "
-        "a node, not compared"
+        "; 3 pods placed sooner here; 1 pod placed here and waiting there; 1 pod waiting here and "
+        "there, 1 for another reason; 2 pods with a node when first seen, not compared; 5000 more "
+        "pods without a node, not compared"
     )
 
 

@@ -28,7 +28,7 @@ def test_what_agrees_is_counted_and_not_kept() -> None:
     assert (summary.sooner, summary.sooner_seconds) == (1, 2.0)
     assert sentence(summary) == (
         "4 decisions of default-scheduler in 1m: 75.0 % the same, 25.0 % other nodes, mostly "
-        "because of Fit; 1 pod sooner"
+        "because of Fit; 1 pod placed sooner here"
     )
     assert figures(summary)["agreement"] == 75.0
 
@@ -65,6 +65,6 @@ def test_pods_that_do_not_wait_alike_come_first() -> None:
     assert (summary.waiting_both, summary.waiting_same_reason) == (2, 1)
     assert (summary.waiting_there, summary.waiting_here) == (1, 1)
     assert sentence(summary) == (
-        "0 decisions of p in 9s; 1 pod placed here and waiting there; 2 pods waiting in both, "
-        "1 for another reason"
+        "0 decisions of p in 9s; 1 pod placed here and waiting there; 2 pods waiting here and "
+        "there, 1 for another reason"
     )

@@ -119,7 +119,7 @@ def test_a_pod_of_another_scheduler_would_fit() -> None:
     world.nodes("n1", "n2")
     world.exists(world.pod(schedulerName="default-scheduler"))
     told = " ".join(tell(world.explain()))
-    assert "were to place it? It would fit on 2 of 2 nodes now, best on n1. That is what" in told
+    assert "were to place it? It would fit on 2 of 2 nodes now, best on n1 and 1 other" in told
 
 
 def test_a_pod_of_another_scheduler_that_goes_is_not_examined() -> None:
