@@ -94,6 +94,13 @@ def _missing_claims(situation: Situation) -> Iterator[Step]:
         for name in named
         if situation.trial.find("ResourceClaim", f"{pod.metadata.namespace}/{name}") is None
     )
+    meant = situation.meant("ResourceClaim", missing)
+    for index, each in enumerate(entries):
+        name = each.get("resourceClaimName") or ""
+        if near := meant.get(name):
+            path = pointer("spec", "resourceClaims", index, "resourceClaimName")
+            text = f"name resource claim {near} instead of {name}"
+            yield Step(Code.CORRECT_VALUE, text, (situation.set_pod(path, near),), 1.9)
     if 0 < len(missing) <= MAX_CLAIMS:
         text = f"create resource claim {listed(missing)}"
         yield from _created(situation, Code.CREATE_RESOURCE_CLAIM, text, missing, owners=())

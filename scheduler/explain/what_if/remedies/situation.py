@@ -16,7 +16,7 @@ from scheduler.explain.records import Change
 from scheduler.explain.what_if.changes import JsonObject, as_json
 from scheduler.explain.what_if.trial import WhatIfTrial
 from scheduler.framework import Status
-from scheduler.framework.near_labels import values_of_nodes
+from scheduler.framework.near_labels import MAX_WANTED, nearest_value, values_of_nodes
 
 
 @dataclass(slots=False)
@@ -70,6 +70,16 @@ class Situation:
         if found is None:
             found = self._label_values[key] = values_of_nodes(self.table, key)
         return found
+
+    def meant(self, kind: str, absent: Sequence[str]) -> dict[str, str]:
+        """Return, by names that no object has, similar ones of objects that the pod may use."""
+        if not absent:
+            return {}
+        places = ("", self.pod.metadata.namespace)
+        found = (each.metadata for each in self.trial.objects(kind))
+        known = [(each.name, 1) for each in found if each.namespace in places]
+        near = {name: nearest_value((name,), known)[1] for name in absent[:MAX_WANTED]}
+        return {name: each for name, each in near.items() if each}
 
     @cached_property
     def _label_values(self) -> dict[str, list[tuple[str, int]]]:

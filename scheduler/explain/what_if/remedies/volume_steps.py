@@ -43,6 +43,7 @@ def volumes(situation: Situation) -> Iterator[Step]:
         yield from _class_made(situation, claim)
     missing = [name for name, claim in found if claim is None]
     bad = [name for name, _ in found]
+    yield from _named_otherwise(situation, missing)
     if missing:
         yield from _claims_made(situation, missing, Code.CREATE_CLAIM, 5.0)
     if bad:
@@ -174,6 +175,18 @@ def _class_made(situation: Situation, claim: PersistentVolumeClaim | None) -> It
         yield Step(Code.CREATE_STORAGE_CLASS, text, (change,), 4.0)
 
 
+def _named_otherwise(situation: Situation, missing: list[str]) -> Iterator[Step]:
+    """Name claims that exist, in place of those with similar names that do not."""
+    meant = situation.meant("PersistentVolumeClaim", missing)
+    volumes = situation.spec.get("volumes", [])
+    for index, each in enumerate(volumes):
+        name = (each.get("persistentVolumeClaim") or {}).get("claimName", "")
+        if near := meant.get(name):
+            path = pointer("spec", "volumes", index, "persistentVolumeClaim", "claimName")
+            text = f"name claim {near} instead of {name} in volume {each['name']}"
+            yield Step(Code.CORRECT_VALUE, text, (situation.set_pod(path, near),), 1.9)
+
+
 def _templates(situation: Situation, claims: list[str]) -> str:
     """Return what else has to change, if a StatefulSet makes the claims of its pods."""
     owner, pod = owner_of(situation.pod, "StatefulSet"), situation.pod.metadata.name
@@ -196,12 +209,15 @@ def _claims_made(
         if each.volume_binding_mode == WAITING and each.provisioner != NO_PROVISIONER
     ]
     named = _named(situation)
+    wanted = [] if creates else _absent_classes(situation)
+    meant = situation.meant("StorageClass", wanted).values()
     what = "create" if creates else "replace"
     shown = ", ".join(claims)
     for name in sorted(classes)[:4]:
         changes = tuple(_claim(namespace, each, name, situation, named) for each in claims)
         text = f"{what} claim {shown}, of storage class {name} ({AFTERWARDS}){after}"
-        yield Step(code, text, changes, cost)
+        # One whose name is similar to that of an absent one is likely to be meant.
+        yield Step(code, text, changes, 3.9 if name in meant else cost)
     made = {**_NEW_CLASS, "metadata": {"name": NEW_CLASS}}
     added = Change("add", "StorageClass", NEW_CLASS, value=made)
     changes = tuple(_claim(namespace, each, NEW_CLASS, situation, named) for each in claims)
@@ -210,6 +226,13 @@ def _claims_made(
         f"({AFTERWARDS}){after}"
     )
     yield Step(Code.CREATE_STORAGE_CLASS, text, (added, *changes), cost + 2.0)
+
+
+def _absent_classes(situation: Situation) -> list[str]:
+    """Return the classes that unbound claims of the pod name and that do not exist."""
+    specs = [each.spec for _, each in _claims(situation) if each is not None]
+    names = {each.storage_class_name or "" for each in specs if not each.volume_name} - {""}
+    return [each for each in sorted(names) if situation.trial.find("StorageClass", each) is None]
 
 
 def _claim(

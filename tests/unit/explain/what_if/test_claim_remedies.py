@@ -68,6 +68,12 @@ def test_what_the_pod_names_is_to_be_created_or_named_otherwise(
     assert first.text == f"{what} for a device of class gpu.x, or correct the name in the pod"
 
 
+def test_a_resource_claim_with_a_similar_name_is_to_be_named_first() -> None:
+    found = remedies({"resourceClaimName": "ones"}, claim(deviceClassName="gpu.x"), CLASS, DEVICE)
+    assert found[0].text == "name resource claim one instead of ones"
+    assert found[0].node == "n"
+
+
 def test_a_missing_device_class_is_to_be_created() -> None:
     first = remedies(BY_NAME, claim(deviceClassName="gpu.example.com"), DEVICE)[0]
     assert first.codes == ("CreateDeviceClass",)

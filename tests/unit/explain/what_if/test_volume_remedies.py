@@ -27,9 +27,10 @@ def test_a_missing_storage_class_is_to_be_created() -> None:
         "do without volume d",
         f"{NEW}replace claim d with it{THEN}",
     ]
+    # That with a similar name is likely to be meant.
     assert remedies(mounting("p-0", "d"), claim("d", "latee"), LATE)[:2] == [
-        f"create storage class latee{THEN}",
         f"replace claim d, of storage class late{THEN}",
+        f"create storage class latee{THEN}",
     ]
 
 
@@ -40,11 +41,22 @@ def test_a_missing_claim_is_to_be_created_or_named_otherwise() -> None:
     ]
 
 
+def test_a_claim_with_a_similar_name_is_to_be_named_first() -> None:
+    elsewhere = claim("data-wbe2", "late")
+    elsewhere["metadata"]["namespace"] = "other"
+    found = remedies(mounting("p-0", "data-wbe"), claim("data-web", "late"), elsewhere, LATE)
+    assert found[0] == "name claim data-web instead of data-wbe in volume data-wbe"
+    assert found[1].startswith("create claim data-wbe, ")
+    # That of another replica is not meant, nor one with which the pod would wait all the same.
+    for name, kind in (("data-2", "late"), ("data-11", "late"), ("data1", "none")):
+        found = remedies(mounting("p-0", "data-1"), claim(name, kind), LATE)
+        assert found[0].startswith("create claim data-1, ")
+
+
 def test_the_claims_of_a_stateful_set_come_from_its_template() -> None:
     pod = mounting("p-0", "data-p-0")
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "p", "uid": "u"}
     pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     anew = ", and create StatefulSet/p anew with that class in its volumeClaimTemplates"
     found = remedies(pod, claim("data-p-0", "latee"), LATE)
-    assert f"replace claim data-p-0, of storage class late{THEN}{anew}" in found
-    assert found[0] == f"create storage class latee{THEN}"
+    assert found[0] == f"replace claim data-p-0, of storage class late{THEN}{anew}"
