@@ -232,7 +232,15 @@ def _explain_owner(
 
 
 def _explain_group(endpoint: Endpoint, key: str, output: str) -> None:
-    body = endpoint.get("/debug/gang", {"name": key})
+    try:
+        body = endpoint.get("/debug/gang", {"name": key})
+    except CommandError as error:
+        from scheduler.cli.owner_object import no_namespace
+
+        absent = error.exit_code == NO_SUCH_POD and no_namespace(endpoint, key.partition("/")[0])
+        if not absent:
+            raise
+        raise CommandError(absent, NO_SUCH_POD) from error
     if output == "json":
         click.echo(escaped_json(body), nl=False)
         return

@@ -56,11 +56,18 @@ def command(
     if output == "json":
         click.echo(escaped_json(body), nl=False)
         return
+    from scheduler.cli.owner_object import no_namespace
     from scheduler.cli.pod_format import decoded
     from scheduler.explain.records import GroupList
 
     page: GroupList = decoded(body, GroupList)
     show(page, wide_console())
+    if (
+        "namespace" in query
+        and not page.groups
+        and (absent := no_namespace(endpoint, query["namespace"]))
+    ):
+        click.echo(absent)
 
 
 def show(page: GroupList, console: Console) -> None:

@@ -50,6 +50,7 @@ NONE: Final = (
     "there is no {kind} {name} in namespace {namespace}{near}\n"
     "-n NAMESPACE names another namespace. Those of all:  {kubectl} get {plural} -A"
 )
+NO_NAMESPACE: Final = 'there is no namespace "{namespace}"{near}'
 FEWER: Final = (
     "None would wait with {placed} {replicas}:  "
     "{kubectl} -n {namespace} scale deployment {name} --replicas={placed}"
@@ -92,6 +93,8 @@ def about(endpoint: Endpoint, owner: str) -> str:
     words = {"kind": kind, "name": name, "namespace": namespace, "plural": plural}
     words["kubectl"] = kubectl()
     if status == 404 and found.get("reason") == "NotFound":
+        if absent := no_namespace(endpoint, namespace):
+            return absent
         return NONE.format(near=_near(endpoint, target, name), **words)
     if status != 200 or found.get("kind") != kind:
         return ""
@@ -105,6 +108,20 @@ def about(endpoint: Endpoint, owner: str) -> str:
     return NO_PODS.format(
         asked=one_line(shortened(asked, MAX_SHOWN)), path=path, cause=cause, **words
     )
+
+
+def no_namespace(endpoint: Endpoint, namespace: str) -> str:
+    """Say that there is no such namespace, with one that may be meant; empty if that is not known.
+
+    Users who may not get namespaces learn nothing; those who may not list them, no other name.
+    """
+    if not is_namespace_name(namespace):
+        return ""
+    target = f"{_CORE}/namespaces"
+    status, found = _read(endpoint, f"{target}/{namespace}")
+    if status != 404 or found.get("reason") != "NotFound":
+        return ""
+    return NO_NAMESPACE.format(namespace=namespace, near=_near(endpoint, target, namespace))
 
 
 def read(endpoint: Endpoint, page: OwnerPage) -> Any:

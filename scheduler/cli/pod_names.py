@@ -212,12 +212,14 @@ def no_such_pod(endpoint: Endpoint, key: str, error: CommandError, kind: str = "
         error: the answer.
         kind: of the owner that the name is of; empty: of a pod.
     """
+    from scheduler.cli.owner_object import no_namespace
     from scheduler.cli.pod_format import decoded
     from scheduler.explain.records import QueuePage
 
-    if text := in_other_namespaces(endpoint, key, kind):
-        return CommandError(error.message + text, error.exit_code)
     namespace, _, name = key.partition("/")
+    absent, elsewhere = no_namespace(endpoint, namespace), in_other_namespaces(endpoint, key, kind)
+    if absent or elsewhere:
+        return CommandError((absent or error.message) + elsewhere, error.exit_code)
     try:
         query = {"namespace": namespace, "limit": str(_LOOKED_AT)}
         page: QueuePage = decoded(endpoint.get("/debug/queue", query), QueuePage)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
-from scheduler.cli.exit_codes import DOES_NOT_FIT
+from scheduler.cli.exit_codes import DOES_NOT_FIT, NO_SUCH_POD, CommandError
 from scheduler.cli.manifests import documents, named
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import decoded, one_line
 from scheduler.cli.pod_names import (
     check_namespace,
     namespace_for,
+    no_such_pod,
     one_name,
     owner_named,
     without_kind,
@@ -147,9 +148,13 @@ def command(
         if asked["copies"] is None:
             asked["copies"], noun = _wanted(found, named(filename))
     question = _question(key, manifest, asked, namespace)
-    body = endpoint.post(
-        "/debug/whatif", msgspec.json.encode(question), timeout=question.seconds + 30.0
-    )
+    asking = msgspec.json.encode(question)
+    try:
+        body = endpoint.post("/debug/whatif", asking, timeout=question.seconds + 30.0)
+    except CommandError as error:
+        if error.exit_code != NO_SUCH_POD or not key:
+            raise
+        raise no_such_pod(endpoint, key, error) from error
     page: WhatIfResult = decoded(body, WhatIfResult)
     if output == "json":
         click.echo(escaped_json(body), nl=False)
@@ -186,8 +191,10 @@ def _lines(page: WhatIfResult, copies: int, noun: str) -> list[str]:
         found.append("  the time was over before the answer was complete")
     if page.changed:
         found.append("  the cluster changed meanwhile; ask again to be sure")
+    version = one_line(page.resource_version) or "?"
     found.append(
-        f"as of resourceVersion {one_line(page.resource_version) or '?'}; nothing is reserved"
+        "nothing is reserved: this holds while the cluster stays as it is (resourceVersion "
+        f"{version})"
     )
     found += [f"note: {one_line(each)}" for each in page.notes]
     return found

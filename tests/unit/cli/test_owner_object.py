@@ -16,6 +16,7 @@ from scheduler.explain.records import WaitingGroup, WaitingPage
 from tests.unit.cli.command_line import Shell
 
 GONE: Final = (404, {"kind": "Status", "reason": "NotFound"})
+SHOP: Final = "/api/v1/namespaces/shop"
 TODAY: Final = "the scheduler knows no pod of Deployment/mis in namespace shop"
 
 
@@ -23,7 +24,7 @@ class Cluster:
     """An API server with what a test puts in, and a scheduler that knows no pod."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, tuple[int, Any]] = {}
+        self.objects: dict[str, tuple[int, Any]] = {SHOP: (200, {"kind": "Namespace"})}
         self.asked: list[tuple[str, str]] = []
         #: What the scheduler knows of the owner.
         self.waiting = WaitingPage(
@@ -74,6 +75,7 @@ def test_an_owner_that_does_not_exist_is_asked_for_once_and_names_like_it_once(
     assert f"kubectl get {plural} -A" in ended.err
     assert cluster.asked == [
         (f"{target}/mis", "application/json"),
+        (SHOP, "application/json"),
         (f"{target}?limit={MAX_NAMES}", NAMES_ONLY),
     ]
 
@@ -85,6 +87,39 @@ def test_a_name_that_may_be_meant(cluster: Cluster, shell: Shell) -> None:
     cluster.objects[path] = (200, {"items": items})
     ended = shell("explain", "deployment/mis", "-n", "shop")
     assert "there is no Deployment mis in namespace shop; did you mean miss?\n" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "named"),
+    [(404, "NotFound", True), (404, "", False), (403, "Forbidden", False)],
+)
+@pytest.mark.parametrize(
+    "words",
+    [("explain", "mis"), ("explain", "job/mis"), ("explain", "--group", "mis"), ("whatif", "mis")],
+)
+def test_a_namespace_that_does_not_exist_is_named_to_who_may_get_it(
+    words: tuple[str, ...],
+    status: int,
+    reason: str,
+    named: bool,
+    cluster: Cluster,
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def post(*_: object, **__: object) -> bytes:
+        raise CommandError("no such pod", NO_SUCH_POD)
+
+    monkeypatch.setattr(Endpoint, "post", post)
+    cluster.objects["/api/v1/namespaces/shpo"] = (status, {"kind": "Status", "reason": reason})
+    absent = 'there is no namespace "shpo"'
+    ended = shell(*words, "-n", "shpo")
+    assert (ended.code, absent in ended.err) == (NO_SUCH_POD, named)
+    # Who may not list them learns no other name.
+    assert "did you mean" not in ended.err
+    items = [{"metadata": {"name": "shop"}}]
+    cluster.objects[f"/api/v1/namespaces?limit={MAX_NAMES}"] = (200, {"items": items})
+    ended = shell(*words, "-n", "shpo")
+    assert (f"{absent}; did you mean shop?" in ended.err) is named
 
 
 @pytest.mark.parametrize(
@@ -138,7 +173,7 @@ def test_what_has_no_known_path_is_not_asked_for(
     owner: str, cluster: Cluster, shell: Shell
 ) -> None:
     assert shell("explain", owner).code == NO_SUCH_POD
-    assert cluster.asked == []
+    assert {target for target, _ in cluster.asked} <= {SHOP}
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), CommandError("no cluster", UNREACHABLE)])
