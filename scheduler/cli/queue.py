@@ -12,7 +12,15 @@ import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.modes import ModalCommand
-from scheduler.cli.pod_format import decoded, decoded_quietly, held_by, next_try, one_line, woken_by
+from scheduler.cli.pod_format import (
+    decoded,
+    decoded_quietly,
+    first_sentence,
+    held_by,
+    next_try,
+    one_line,
+    woken_by,
+)
 from scheduler.cli.tables import (
     FOLDED,
     MIN_NAME,
@@ -41,9 +49,9 @@ Show the pods that wait to be scheduled by a running scheduler.
 A pod is `active` (its turn comes), in `backoff` (it failed, and is tried again when the time is
 up), `unschedulable` (nothing happened yet that could help it), `gated` (a plugin does not let it
 in) or `in-flight` (being scheduled). # is how many pods go before it, HELD BY the plugins that
-rejected it or the gate, LAST EVENT what moved it last and the plugin whose hint said that this
-might help. Pods that have a node, but wait for a second or more to be bound to it, are listed below
-with what they wait for.
+rejected it or the gate. -o wide adds LAST EVENT, what moved it last and the plugin whose hint said
+that this might help, and has all of every message. Pods that have a node, but wait for a second or
+more to be bound to it, are listed below with what they wait for.
 
 The leader is found by its Lease and asked through the API server, as the user of your kubeconfig.
 Who may get the pods of a namespace may ask about that one.
@@ -72,7 +80,7 @@ Examples:
     type=click.Choice(["table", "wide", "json"]),
     default="table",
     show_default=True,
-    help="wide: a line per pod, however long, with all of every message.",
+    help="wide: a line per pod, however long, with the last event and the whole message.",
 )
 @click.option("--watch", "-w", is_flag=True, help="Show it on a live screen; in a pipe once.")
 @click.option(
@@ -104,11 +112,14 @@ def command(
     if output == "json":
         click.echo(escaped_json(body), nl=False)
         return
+    from scheduler.cli.owner_object import no_namespace
     from scheduler.explain.records import QueuePage
 
     page: QueuePage = decoded(body, QueuePage)
     wide = output == "wide"
     show(page, wide_console(endless=wide), wide=wide)
+    if page.namespace and not page.pods and (absent := no_namespace(endpoint, page.namespace)):
+        click.echo(absent)
 
 
 def _watch(endpoint: Endpoint, query: dict[str, str], interval: float) -> None:
@@ -164,7 +175,10 @@ def _screen_rows(page: QueuePage, reasons: dict[str, int], width: int) -> Iterat
 
 
 def show(page: QueuePage, console: Console, *, wide: bool = False) -> None:
-    """Print the counts and the pods; in a pipe, and `wide`, a line for each with everything."""
+    """Print the counts and the pods: in a pipe, and `wide`, a line for each.
+
+    Only the `wide` lines have the last event, and all of every message.
+    """
     say(console, counts(_statistics(page)))
     if not page.pods:
         where = f" in namespace {page.namespace}" if page.namespace else ""
@@ -172,7 +186,8 @@ def show(page: QueuePage, console: Console, *, wide: bool = False) -> None:
     elif console.is_terminal and not wide:
         _show_narrow(page, console)
     else:
-        put(console, listing(_COLUMNS, (_cells(view, page.now) for view in page.pods)))
+        rows = [_cells(view, page.now, wide=wide) for view in page.pods]
+        put(console, listing({**_COLUMNS, **(_WIDE if wide else _PIPED)}, rows))
     for line in (*_binding(page), *_left_out(page)):
         say(console, line)
 
@@ -186,6 +201,8 @@ def _show_narrow(page: QueuePage, console: Console) -> None:
         say(console, f"[{number}] {counted(pods[reason], 'pod')}: {reason}")
 
 
+MAX_HELD: Final = 120
+"""Characters of what holds a pod, in a line of a pipe."""
 MAX_CELL: Final = 24
 """Columns beside names on the live screen."""
 
@@ -228,10 +245,10 @@ _COLUMNS: Final = {
     "POD": FOLDED,
     "TRIES": NUMBER,
     "NEXT TRY": FOLDED,
-    "LAST EVENT": FOLDED,
-    # A message may be long: as the last column of a pipe it makes no other line longer.
-    "HELD BY": FOLDED,
 }
+# A message may be long: as the last column it makes no other line longer.
+_PIPED: Final = {"HELD BY": FOLDED}
+_WIDE: Final = {"LAST EVENT": FOLDED, **_PIPED}
 
 
 def _statistics(page: QueuePage) -> QueueStatistics:
@@ -267,22 +284,23 @@ def _reasons(page: QueuePage) -> dict[str, int]:
 
 
 def _reason(view: PodView) -> str:
-    """Return what holds a pod, and its message."""
-    return ": ".join(each for each in (held_by(view), one_line(view.message)) if each)
+    """Return what holds a pod, and its message without what preemption could not do."""
+    return _held(view, first_sentence(view.message))
 
 
-def _cells(view: PodView, now: float) -> tuple[Cell, ...]:
-    held, message = held_by(view), one_line(view.message)
-    if message:
-        held = f"{held}: {message}" if held else message
+def _held(view: PodView, message: str) -> str:
+    return ": ".join(each for each in (held_by(view), message) if each)
+
+
+def _cells(view: PodView, now: float, *, wide: bool) -> tuple[Cell, ...]:
+    held = _held(view, one_line(view.message)) if wide else cut(_reason(view), MAX_HELD)
     return (
         (view.place, _STYLES.get(view.place, "")),
         "" if view.position is None else str(view.position),
         f"{view.namespace}/{view.name}",
         str(view.attempts),
         next_try(view, now),
-        woken_by(view),
-        held,
+        *((woken_by(view), held) if wide else (held,)),
     )
 
 

@@ -205,18 +205,24 @@ def test_explanations_without_tables(nodes: Examination, told: str) -> None:
     assert told in words(lines(console))
 
 
-def test_in_a_pipe_a_pod_is_one_line_with_the_whole_message() -> None:
-    long = replace(VIEW, message="x" * 500)
+def test_in_a_pipe_a_pod_is_one_line_and_only_wide_ones_have_the_whole_message() -> None:
+    message = f"{VIEW.message} preemption: 0/32 nodes are available."
+    long, more = replace(VIEW, message="x" * 500), replace(VIEW, message=message)
     told = {}
     for wide in (False, True):
         console = Console(file=io.StringIO(), width=10_000, force_terminal=False)
-        queue.show(page(long, VIEW, unschedulable=2), console, wide=wide)
+        queue.show(page(long, more, unschedulable=2), console, wide=wide)
         assert isinstance(console.file, io.StringIO)
         told[wide] = console.file.getvalue().splitlines()
         assert len(told[wide]) == 1 + 1 + 2
-    assert told[False] == told[True]
     assert "x" * 500 in told[True][2]
-    assert "30 Insufficient cpu, 2 node(s) had untolerated taint(s)." in told[True][3]
+    assert told[False][2].endswith("xxx…")
+    assert told[True][3].endswith(
+        "2 node(s) had untolerated taint(s). preemption: 0/32 nodes are available."
+    )
+    assert "30 Insufficient cpu, 2 node(s)" in told[False][3]
+    assert "preemption" not in told[False][3]
+    assert max(map(len, told[False])) < 240
 
 
 @pytest.mark.parametrize(
