@@ -71,7 +71,7 @@ class Editing(ABC):
         >>> with offline.World() as world:
         ...     key = world.add(offline.pod("web", resources={"nvidia.com/gpu": 1}))
         ...     world.filled.split("; ")[1]
-        'not known: LimitRanges (1 object)'
+        'not known: LimitRanges'
         """
         return self._manifests.fillings.line()
 

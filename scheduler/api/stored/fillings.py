@@ -32,7 +32,7 @@ class Fillings:
         >>> node = {"apiVersion": "v1", "kind": "Node", "metadata": {"labels": labels}}
         >>> fillings.note(as_stored({**node, "status": {"capacity": {"cpu": "4"}}}, Nothing()))
         >>> fillings.line()
-        'filled in as an API server would: allocatable from capacity (1 object)'
+        'filled in as an API server would: allocatable from capacity'
         """
         filled, unknown = Counter[str](), Counter[str]()
         for (own, missing), count in self._objects.items():
@@ -48,7 +48,7 @@ class Fillings:
 
 def _listed(counts: Counter[str]) -> str:
     shown = [
-        f"{text} ({count} object{'' if count == 1 else 's'})"
+        f"{text} ({count} objects)" if count > 1 else text
         for text, count in counts.most_common(MAX_NAMED)
     ]
     more = len(counts) - len(shown)

@@ -18,7 +18,7 @@ from scheduler.api.pod import Pod
 from scheduler.explain.records import Remedies, WhatIfQuestion, WhatIfResult
 from scheduler.explain.what_if.changes import ChangeError, as_json
 from scheduler.explain.what_if.limits import check_pod
-from scheduler.explain.what_if.questions import NO_QUOTA, NO_RESERVE, Answer, Question, parse
+from scheduler.explain.what_if.questions import ALONE, NO_QUOTA, NO_RESERVE, Answer, Question, parse
 from scheduler.explain.what_if.remedies.search import ChangeSearch
 from scheduler.explain.what_if.statistics import AskerStatistics
 from scheduler.explain.what_if.trial import TrialParts
@@ -232,6 +232,11 @@ def _result(
         complete=answer.complete and not slices.cut,
         slices=slices.count,
         longest_slice=slices.longest,
-        notes=[NO_RESERVE, *([NO_QUOTA] if new else []), *filter(None, [answer.filled])],
+        notes=[
+            NO_RESERVE,
+            *([ALONE] if asked.copies > 1 else []),
+            *([NO_QUOTA] if new else []),
+            *filter(None, [answer.filled]),
+        ],
         why=last.why,
     )

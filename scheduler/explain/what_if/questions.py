@@ -51,14 +51,14 @@ RUNTIME_CLASS: Final = "/spec/runtimeClassName"
 """Not read by scheduling, but the overhead and nodes of a new pod follow from it."""
 
 NO_RESERVE: Final = (
-    "Reserve, Permit and PreBind are not tried, and deferred quotas see each copy alone"
+    "only the choice of a node was tried, not what follows it: waiting for a pod group, or for a "
+    "volume to be provisioned"
 )
+ALONE: Final = "a deferred quota was compared with each copy alone, not with all of them"
 NO_QUOTA: Final = (
-    "ordinary ResourceQuotas are not checked: the API server refuses a new pod for which they have "
-    "no room"
+    "ordinary ResourceQuotas are not checked: the API server does so when the pod is created"
 )
 """Of pods that do not exist; others were admitted."""
-EXTENDERS: Final = "extenders are not called"
 
 
 @dataclass(slots=True)

@@ -64,7 +64,7 @@ def test_what_was_filled_in_is_said_once(folder: Path, shell: Shell) -> None:
     assert ended.code == 0, ended.err
     said = [line for line in ended.err.splitlines() if "as an API server would" in line]
     assert len(said) == 1
-    assert "requests from limits (1 object)" in said[0]
+    assert "requests from limits" in said[0]
     assert "LimitRanges" in said[0]
 
 

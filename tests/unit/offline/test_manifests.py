@@ -84,7 +84,7 @@ def test_objects_that_decide_about_others_may_come_last(tmp_path: Any) -> None:
         assert len(result.placed) == 1
         assert "Insufficient cpu" in result.waiting[0].reason
         assert "defaults of LimitRange small (2 objects)" in world.filled
-        assert "StorageClass std (1 object)" in world.filled
+        assert "StorageClass std" in world.filled
         assert "LimitRanges" not in world.filled.partition("not known")[2]
 
 
@@ -94,7 +94,7 @@ def test_pods_of_a_workload_are_stored_once_for_each_template() -> None:
         world.add_nodes(_node())
         result = world.run(until=10.0, workload=[offline.Arrival(0.0, template, 100.0, 10)])
         assert len(result.placed) == 4
-        assert "requests from limits (1 object)" in world.filled
+        assert "requests from limits" in world.filled
 
 
 def test_a_dump_of_an_api_server_is_left_as_it_is() -> None:
