@@ -135,7 +135,7 @@ class EngineWorld:
         self.cache = Cache()
         self.listers = _Listers()
         self.nominator = QueueNominator(lambda _namespace, _name: None, lambda _uid: False)
-        self.nominator.subscribe_nodes(self.cache.table.note_nominations)
+        self.nominator.on_node.subscribe(self.cache.table.note_nominations)
         self.signatures = PodSignatures()
         self.random = random.Random(seed)
         self._serial = count()

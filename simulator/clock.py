@@ -11,6 +11,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from scheduler.api.signal import Signal
+
 
 class SimClock:
     """Simulated time = start + rate x elapsed real time + what was added by `advance`.
@@ -30,8 +32,8 @@ class SimClock:
         self._base = time.time() if start is None else start
         self._mark = source()
         self._rate = self._checked(rate)
-        self._listeners: dict[int, Callable[[], None]] = {}
-        self._next_listener = 0
+        #: Called after every `advance` and `set_rate`.
+        self.on_jump = Signal[[]]()
 
     @property
     def rate(self) -> float:
@@ -47,14 +49,14 @@ class SimClock:
         rate = self._checked(rate)
         self._settle()
         self._rate = rate
-        self._tell()
+        self.on_jump()
 
     def follow(self, source: Callable[[], float]) -> None:
         """Take real seconds from `source` from now on."""
         self._settle()
         self._source = source
         self._mark = source()
-        self._tell()
+        self.on_jump()
 
     def advance(self, seconds: float) -> None:
         """Jump forward. Raises ValueError for a negative step."""
@@ -62,7 +64,7 @@ class SimClock:
             raise ValueError(f"cannot advance the clock by {seconds} s: time does not go backwards")
         self._settle()
         self._base += seconds
-        self._tell()
+        self.on_jump()
 
     def real_delay(self, deadline: float) -> float | None:
         """Real seconds until simulated `deadline` (0 when past); None while time stands still."""
@@ -71,22 +73,11 @@ class SimClock:
             return 0.0
         return None if self._rate == 0 else left / self._rate
 
-    def on_jump(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after every `advance` and `set_rate`; return a function to stop that."""
-        number = self._next_listener
-        self._next_listener += 1
-        self._listeners[number] = listener
-
-        def remove() -> None:
-            self._listeners.pop(number, None)
-
-        return remove
-
     async def sleep(self, seconds: float) -> None:
         """Wait until simulated time has moved by `seconds`."""
         deadline = self.now() + seconds
         jumped = asyncio.Event()
-        remove = self.on_jump(jumped.set)
+        remove = self.on_jump.subscribe(jumped.set)
         try:
             while (delay := self.real_delay(deadline)) != 0.0:
                 jumped.clear()
@@ -109,7 +100,3 @@ class SimClock:
     def _settle(self) -> None:
         self._base = self.now()
         self._mark = self._source()
-
-    def _tell(self) -> None:
-        for listener in [*self._listeners.values()]:
-            listener()

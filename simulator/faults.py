@@ -7,11 +7,13 @@ that are open already, too. Nothing here does I/O: the server carries out the ac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
+
+from scheduler.api.signal import Signal
 
 FaultAction: TypeAlias = Literal[
     "error", "delay", "silence", "cut", "drop-answer", "duplicate", "no-op", "hide"
@@ -99,27 +101,28 @@ class Faults:
     def __init__(self) -> None:
         self._active: list[_Active] = []
         self._made = 0
-        self._listeners: dict[int, Callable[[], None]] = {}
+        #: Called whenever the rules change.
+        self.on_change = Signal[[]]()
 
     def add(self, rule: FaultRule) -> str:
         """Activate a rule; returns its identity for `remove`."""
         self._made += 1
         identity = f"fault-{self._made}"
         self._active.append(_Active(identity, rule))
-        self._tell()
+        self.on_change()
         return identity
 
     def remove(self, identity: str) -> bool:
         """Take one rule out; False when there is none of that identity."""
         before = len(self._active)
         self._active = [entry for entry in self._active if entry.identity != identity]
-        self._tell()
+        self.on_change()
         return len(self._active) < before
 
     def clear(self) -> None:
         """Take all rules out. Silenced requests are let go: their connections are cut."""
         self._active = []
-        self._tell()
+        self.on_change()
 
     def take(self, verb: str, resource: str, namespace: str, name: str) -> FaultRule | None:
         """Return the rule that acts on this request or watch event, and count it; None for none."""
@@ -159,16 +162,6 @@ class Faults:
                 entry.acted += 1
                 return
 
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called whenever the rules change; returns the undo."""
-        number = self._made = self._made + 1
-        self._listeners[number] = listener
-
-        def remove() -> None:
-            self._listeners.pop(number, None)
-
-        return remove
-
     def describe(self) -> list[dict[str, Any]]:
         """Return every rule with its identity and how often it matched and acted."""
         return [
@@ -189,7 +182,3 @@ class Faults:
             and _fits(rule.namespace, namespace)
             and _fits(rule.name, name)
         )
-
-    def _tell(self) -> None:
-        for listener in [*self._listeners.values()]:
-            listener()

@@ -210,7 +210,7 @@ class ApiServer:
                 raise _DroppedError
             case "silence":
                 removed = asyncio.Event()
-                undo = self.faults.on_change(removed.set)
+                undo = self.faults.on_change.subscribe(removed.set)
                 try:
                     while self.faults.holds(rule):
                         await removed.wait()

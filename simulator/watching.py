@@ -87,7 +87,7 @@ class WatchStream:
         requested = resource_version(query)
         initial = query.get("sendInitialEvents")
         self._undo.append(store.subscribe(target.resource.table, self._take))
-        self._undo.append(self._faults.on_change(self._wake.set))
+        self._undo.append(self._faults.on_change.subscribe(self._wake.set))
         self._sent_rv = store.rv
         if initial == "true" or (initial is None and not requested):
             for version in store.items(target.resource.table, target.namespace):

@@ -28,6 +28,7 @@ from plugins.resource_quota.upkeep import Audit, Sweep
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota as Quota
 from scheduler.api.quantity import NANO
+from scheduler.api.signal import Signal
 from scheduler.api.storage import ObjectReference
 from scheduler.framework import Handle, plugin_names
 
@@ -76,8 +77,10 @@ class QuotaEnforcement:
         self._once_gated: set[str] = set()
         #: and nominations, in their order.
         self._nominated: dict[str, tuple[Pod, str]] = {}
-        self._on_changed: Callable[[Account], None] = lambda _account: None
-        self._on_bound: Callable[[Pod], None] = lambda _pod: None
+        #: For the controllers: `status.used` of an account's quota may be out of date.
+        self.on_changed = Signal[[Account]]()
+        #: For the controllers: PostBind of a pod.
+        self.on_bound = Signal[[Pod]]()
         self._on_given_up: Callable[[Pod], None] = lambda _pod: None
         self._share: Callable[[Pod], Awaitable[Sequence[Violation]]] | None = None
         self._findings: list[tuple[ObjectReference, str, str]] = []
@@ -105,14 +108,6 @@ class QuotaEnforcement:
         subscriptions.on_synced(self.ledger.mark_synced)
 
     # -- connections of the controllers ----------------------------------------------------------
-
-    def on_changed(self, callback: Callable[[Account], None]) -> None:
-        """Call `callback` when `status.used` of an account's quota may be out of date."""
-        self._on_changed = callback
-
-    def on_bound(self, callback: Callable[[Pod], None]) -> None:
-        """Call `callback` at PostBind of a pod."""
-        self._on_bound = callback
 
     def share_reservations(
         self,
@@ -225,7 +220,7 @@ class QuotaEnforcement:
 
     def bound(self, pod: Pod) -> None:
         """Handle a successful bind; the reservation stays until the watch shows the binding."""
-        self._on_bound(pod)
+        self.on_bound(pod)
 
     def claim_pending(self, uid: str) -> None:
         """Claim quota for a pod that is about to get the reason Unschedulable."""
@@ -326,7 +321,7 @@ class QuotaEnforcement:
     def _changed(self, account: Account) -> None:
         self._touched[account] = None
         self._sweep.changed(account.namespace, self._handle.clock.monotonic())
-        self._on_changed(account)
+        self.on_changed(account)
         self._wake()
 
     def _forgotten(self, account: Account) -> None:

@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 import structlog
 
 from scheduler.api.pod import Pod
+from scheduler.api.signal import Signal
 from scheduler.client.backoff import MAX_ATTEMPTS, of_writes
 from scheduler.client.binding import BindOutcome, BindResult, attempt_bind, settle_bind
 from scheduler.client.errors import ApiError, NotLeader, RequestError, describe
@@ -44,7 +45,6 @@ _log = structlog.get_logger(__name__)
 
 R = TypeVar("R")
 
-NominationWritten = Callable[[str, str], None]
 """`listener(uid, version)`: the UID and the resourceVersion of a pod whose nomination was patched;
 an empty version after a failure, which may have been applied all the same."""
 
@@ -146,7 +146,8 @@ class Dispatcher:
         # Patches that wait for the patch of the same pod in flight.
         self._blocked: dict[str, PodStatusPatch] = {}
         self._in_flight: dict[str, PodStatusPatch] = {}
-        self._nomination_listeners: list[NominationWritten] = []
+        #: Called with the UID of the pod and its version after each patch with a nomination.
+        self.on_nomination_written = Signal[[str, str]]()
         # Set at the end of a pod's patch, by UID; its bind waits for it.
         self._patched: dict[str, asyncio.Event] = {}
         self._wake = asyncio.Event()
@@ -313,14 +314,6 @@ class Dispatcher:
         while uid in self._pending or uid in self._blocked or uid in self._in_flight:
             await self._patched.setdefault(uid, asyncio.Event()).wait()
 
-    def subscribe_nominations(self, listener: NominationWritten) -> None:
-        """Call the listener after each patch with a nomination."""
-        self._nomination_listeners.append(listener)
-
-    def _nomination_written(self, uid: str, version: str) -> None:
-        for listener in self._nomination_listeners:
-            listener(uid, version)
-
     def nomination_under_way(self, uid: str) -> bool:
         """Whether a patch with a nomination of the pod is queued or in flight."""
         for patches in (self._pending, self._blocked, self._in_flight):
@@ -416,14 +409,14 @@ class Dispatcher:
             lane.sent += 1
             version = await self._write_status(patch)
             if patch.nominated_node_name is not None:
-                self._nomination_written(patch.uid, version)
+                self.on_nomination_written(patch.uid, version)
         except RequestError as error:
             lane.failed += 1
             # A deleted pod needs no status.
             unwritten = not concerns_another_pod(error)
             if unwritten:
                 if patch.nominated_node_name is not None:
-                    self._nomination_written(patch.uid, "")
+                    self.on_nomination_written(patch.uid, "")
                 pod = f"{patch.namespace}/{patch.name}"
                 _log.warning("pod status was not written", pod=pod, **describe(error))
         finally:

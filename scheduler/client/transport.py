@@ -8,11 +8,12 @@ than gzip), and redirects are not followed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, Protocol, Self
 from urllib.parse import SplitResult, urlsplit
 
+from scheduler.api.signal import Signal
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import ConfigurationError
 from scheduler.client.http.parser import MAX_ERROR_BYTES
@@ -65,7 +66,7 @@ class Transport:
         self._server = _split(configuration.server)
         self.host = self._server.hostname or ""
         #: Called after each write that the server forbade, whichever client sent it.
-        self.on_forbidden_write: Callable[[], None] = lambda: None
+        self.on_forbidden_write = Signal[[]]()
         self._connect_timeout = connect_timeout
         self._transport: HttpTransport | None = None
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from scheduler.api.pod import Pod
+from scheduler.api.signal import Signal
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.plugin_calls import PERMIT, call
 from scheduler.framework import Clock, Code, CycleState, PluginError, Status
@@ -68,7 +69,7 @@ class WaitingPod:
         #: The error of a plugin that raised when Permit ran again.
         self.raised: AttemptError | None = None
         #: Called once with the result; the service wakes the binding task with it.
-        self.on_result: Callable[[Status], None] | None = None
+        self.on_result = Signal[[Status]]()
 
     def pending_plugins(self) -> list[str]:
         """Return the plugins that have not allowed the pod yet."""
@@ -135,8 +136,7 @@ class WaitingPod:
         if self.result is not None:
             return False
         self.result = status
-        if self.on_result is not None:
-            self.on_result(status)
+        self.on_result(status)
         return True
 
 

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from scheduler.api.signal import Signal
 from scheduler.cache import NodeTable
 from scheduler.engine import Attempt, Failure
 from scheduler.engine.cycle_time import NOT_RUN
@@ -90,7 +91,7 @@ class DecisionRecorder:
         """
         self.on_error = on_error
         #: Called with each attempt right after its cycle, while its scores are known.
-        self.on_attempt: Callable[[Attempt], None] | None = None
+        self.on_attempt = Signal[[Attempt]]()
         self.history = history
         self._table = table
         self._monotonic = monotonic
@@ -104,7 +105,7 @@ class DecisionRecorder:
     @_guarded
     def record(self, attempt: Attempt) -> None:
         """Record an attempt right after its scheduling cycle, before anything else has changed."""
-        if self.on_attempt is not None:
+        if self.on_attempt.listeners:
             self.on_attempt(attempt)
         if not self.history.enabled:
             return

@@ -19,21 +19,18 @@ _log = structlog.get_logger(__name__)
 _PRE_ENQUEUE = "PreEnqueue"
 
 
-def _ignore(*_: object) -> None:
-    return
-
-
 class EngineRecorder:
     """Implements `scheduler.engine.metrics.EngineMetrics`."""
 
-    def __init__(self, families: Families) -> None:
+    def __init__(
+        self, families: Families, on_over_budget: Callable[[str, str, str, float], None]
+    ) -> None:
         self._algorithm = families.histogram("scheduler_scheduling_algorithm_duration_seconds")[()]
         self._points = families.histogram("scheduler_framework_extension_point_duration_seconds")
         self._plugins = families.histogram("scheduler_plugin_execution_duration_seconds")
         self._evaluations = families.counter("scheduler_plugin_evaluation_total")
         self._over_budget = families.counter("kubestow_plugin_time_budget_exceeded_total")
-        #: Called after a plugin over its budget was counted.
-        self.on_over_budget: Callable[[str, str, str, float], None] = _ignore
+        self._on_over_budget = on_over_budget
         self._late_cycles = families.counter("kubestow_cycle_time_budget_exceeded_total")
 
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
@@ -50,7 +47,7 @@ class EngineRecorder:
 
     def over_budget(self, plugin: str, point: str, profile: str, seconds: float) -> None:
         self._over_budget[plugin, point].inc()
-        self.on_over_budget(plugin, point, profile, seconds)
+        self._on_over_budget(plugin, point, profile, seconds)
 
     def cycle_over_budget(self, profile: str, result: str) -> None:
         self._late_cycles[profile, result].inc()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from scheduler.api.signal import Signal
 from scheduler.build_info import BuildInfo, build_info
 from scheduler.metrics.definitions import DEFINITIONS
 from scheduler.metrics.exposition import FamilyCollector, render
@@ -60,7 +61,9 @@ class SchedulerMetrics:
             queue: count what happens in the queue.
         """
         families = self._families = Families(DEFINITIONS)
-        self.engine = EngineRecorder(families)
+        #: Called after a plugin over its budget was counted.
+        self.on_over_budget = Signal[[str, str, str, float]]()
+        self.engine = EngineRecorder(families, self.on_over_budget)
         self.queue = QueueRecorder(families) if queue else QueueMetrics()
         self.plugins = PluginFamilies(families)
         self.bridge, self.quota = BridgeRecorder(families), QuotaRecorder(families)

@@ -113,7 +113,7 @@ class Assembly:
             else:
                 self.scheduling.loop.stop()
 
-        self.scheduling.exceptions.on_raised = end
+        self.scheduling.exceptions.on_raised.subscribe(end)
 
     def plugin_errors(self) -> str:
         """Return which plugins raised, where and what; empty if none did."""
@@ -148,7 +148,7 @@ class OfflineDispatcher(Dispatcher):
 
     async def run(self) -> None:
         """Send status patches until it is cancelled."""
-        self._patching.on_set = self._plan
+        self._patching.divert(self._plan)
         self._send_next()
         await asyncio.Event().wait()
 
@@ -266,8 +266,9 @@ def assemble(
         tracing=None,
     )
     wake = Wake()
-    state = replace(build_state(connections, wake), background=background)
-    tables.signatures = state.signatures
+    state = replace(
+        build_state(connections, wake), background=background, signatures=tables.signatures
+    )
     profiles = build_profiles(connections, state, registry)
     flush_after = RunOptions().pod_max_in_unschedulable_pods
     scheduling = build_scheduling(connections, state, profiles, flush_after)

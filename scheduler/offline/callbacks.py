@@ -33,6 +33,7 @@ class Deliveries:
     def __init__(self, loop: VirtualLoop, tables: Tables, handlers: Handlers) -> None:
         self._loop = loop
         self._step = Step(partial(tables.deliver, handlers))
+        tables.on_change.subscribe(self.note)
         #: Set by the world.
         self.running = False
 

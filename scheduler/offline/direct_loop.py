@@ -32,11 +32,15 @@ class Wake(asyncio.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self.on_set: Callable[[], None] = super().set
+        self._call: Callable[[], None] = super().set
 
     def set(self) -> None:
         """Report that there may be work."""
-        self.on_set()
+        self._call()
+
+    def divert(self, call: Callable[[], None]) -> None:
+        """Have `set` call this instead of setting the event."""
+        self._call = call
 
 
 def suits(engine: Engine) -> bool:
@@ -66,13 +70,13 @@ class DirectLoop:
 
     def start(self) -> None:
         """Begin; nothing is scheduled before the event loop runs."""
-        self._wake.on_set = self._plan
+        self._wake.divert(self._plan)
         self._plan()
 
     def stop(self) -> None:
         """Schedule no more. Binding cycles that wait are left to their tasks."""
         self._stopped = True
-        self._wake.on_set = lambda: None
+        self._wake.divert(lambda: None)
         self._set_timer(float("inf"))
 
     def _plan(self) -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from scheduler.api.meta import Condition, ObjectMeta, second_time
 from scheduler.api.pod import Pod, PodStatus
+from scheduler.api.signal import Signal
 from scheduler.api.stored.merging import CLAIM_RULES, Merger, merge_patch
 from scheduler.cache.cache import with_node
 from scheduler.client.custom_resources import resource_of
@@ -64,8 +65,8 @@ class OfflineServer:
         #: Pods that were deleted and still run, by UID.
         self.terminating: set[str] = set()
         #: Called with each pod that was bound, and with each that a write deleted.
-        self.on_bound: Callable[[Pod], None] = lambda _pod: None
-        self.on_evicted: Callable[[Pod], None] = lambda _pod: None
+        self.on_bound = Signal[[Pod]]()
+        self.on_evicted = Signal[[Pod]]()
 
     # -- what the service's writers call ---------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.api.pod import Pod
+from scheduler.api.signal import Signal
 from scheduler.api.signatures.interner import PodSignatures
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.kinds import BUILT_IN, Kinds
@@ -33,7 +34,6 @@ class Tables:
     """The newest state of every object."""
 
     def __init__(self) -> None:
-        #: Set before the first pod is put.
         self.signatures = PodSignatures()
         self._version = self._uids = 0
         self._undelivered: list[tuple[str, Delta[Any]]] = []
@@ -42,8 +42,8 @@ class Tables:
         self._before: dict[tuple[str, str], Any | None] | None = None
         #: Pods with claims of devices that came, changed or ended, by UID; see `device_claims`.
         self.claimants: dict[str, Pod] = {}
-        #: Set by the world: called when the first change waits for `deliver`.
-        self.on_change: Callable[[], None] = lambda: None
+        #: Called when the first change waits for `deliver`.
+        self.on_change = Signal[[]]()
         self.stores: dict[str, Store[Any]] = {
             resource.plural: Store(resource) for resource in BUILT_IN.values()
         }

@@ -125,9 +125,8 @@ class World(Asking):
         #: What was skipped or left out, one line each.
         self.notes: list[str] = list(self._assembly.notes)
         # Weak, so that a world that nobody uses any more is closed at once.
-        self._tables.on_change = self._deliveries.note
-        self._assembly.server.on_bound = weak(self._bound)
-        self._assembly.server.on_evicted = weak(self._deleted)
+        self._assembly.server.on_bound.subscribe(weak(self._bound))
+        self._assembly.server.on_evicted.subscribe(weak(self._deleted))
         if objects is not None:
             self._load(objects)
 

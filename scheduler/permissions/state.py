@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from scheduler.api.signal import Signal
 from scheduler.client.access_reviews import Access
 from scheduler.client.clock import Clock
 from scheduler.client.custom_resources import is_reference, resource_of
@@ -78,7 +79,7 @@ class PermissionState:
         #: The command that prints what grants all of it; empty if the log does not say it.
         self.granting: tuple[str, ...] = ()
         #: Called after a missing permission came.
-        self.on_granted: Callable[[], None] = lambda: None
+        self.on_granted = Signal[[]]()
         #: Sends a new request for a resource and returns how the server responds, by plural.
         self.looks: dict[str, Callable[[], Awaitable[RequestError | None]]] = {}
         #: Reviews all permissions.

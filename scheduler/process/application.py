@@ -143,13 +143,13 @@ class Application:
         self._seen = look(options) if seen is None else seen
         #: Takes over changes of the files; None before the parts are wired.
         self.reloader: Reloader | None = None
-        self._heartbeat = LoopHeartbeat(LeaseClock())
+        self._heartbeat = LoopHeartbeat(LeaseClock(), self.plugins)
         #: Filled by the endpoints, published on the Lease by the leader and in a file of the user.
         self._address = OwnAddress(options.serving.bind_address)
 
     def plugins(self) -> Iterable[Any]:
         """Return the plugins in force."""
-        return self._heartbeat.plugins()
+        return () if self.reloader is None else self.reloader.wiring.profiles.plugins()
 
     def request_stop(self) -> None:
         """Stop cleanly; a second call ends the process at once."""
@@ -268,7 +268,6 @@ class Application:
         endpoints: Endpoints,
         reloader: Reloader,
     ) -> None:
-        self._heartbeat.plugins = wiring.profiles.plugins
         with BlockObserver(self._heartbeat) as observer:
             await self._run_tasks(wiring, elector, endpoints, reloader, observer)
 

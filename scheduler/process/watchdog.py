@@ -37,15 +37,17 @@ DEEPEST_FRAMES: Final = 4
 class LoopHeartbeat:
     """Heartbeat of the event loop. Call `beat` on the loop, the other methods in any thread."""
 
-    __slots__ = ("_clock", "_last", "_thread", "plugins")
+    __slots__ = ("_clock", "_last", "_plugins", "_thread")
 
-    def __init__(self, clock: Clock) -> None:
-        """Start with a beat now; `clock` is the clock of the leader fence."""
+    def __init__(self, clock: Clock, plugins: Callable[[], Iterable[Any]] = tuple) -> None:
+        """Start with a beat now; `clock` is the clock of the leader fence.
+
+        `plugins()` returns the plugins whose code may be executed.
+        """
         self._clock = clock
         self._last = clock.monotonic()
         self._thread = threading.get_ident()
-        #: Returns the plugins whose code may be executed.
-        self.plugins: Callable[[], Iterable[Any]] = tuple
+        self._plugins = plugins
 
     def beat(self) -> None:
         """Record that the event loop runs, in the calling thread."""
@@ -67,14 +69,14 @@ class LoopHeartbeat:
         )
         if frame is None or not stack:
             return "nothing"
-        call = find_call(frame, self.plugins())
+        call = find_call(frame, self._plugins())
         return (f"{call}: " if call else "") + ", called by ".join(
             f"{each.name} ({each.filename}:{each.lineno})" for each in stack
         )
 
     def plugin_call(self) -> PluginCall | None:
         """Return the call of a plugin that the loop's thread executes, None for none."""
-        return find_call(frame_of(self._thread), self.plugins())
+        return find_call(frame_of(self._thread), self._plugins())
 
 
 class BlockObserver:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler.api.pod import Pod
+from scheduler.api.signal import Signal
 from scheduler.framework.plugin import NominatingInfo
 
 PodLister = Callable[[str, str], Pod | None]
@@ -61,7 +62,9 @@ class QueueNominator:
         self._on_error = on_error
         self._under_way = under_way
         self._listeners: list[NominationListener] = []
-        self._node_listeners: list[Callable[[str], None]] = []
+        #: Called with the name of every node whose nominated pods changed. For the owner of the
+        #: node table; a listener must not raise.
+        self.on_node = Signal[[str]]()
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, Pod]] = {}
         #: UID -> the node name in the object's status that was cleared here.
@@ -77,13 +80,6 @@ class QueueNominator:
     def subscribe(self, listener: NominationListener) -> None:
         """Call the listener when a nomination is set, moved or ended."""
         self._listeners.append(listener)
-
-    def subscribe_nodes(self, listener: Callable[[str], None]) -> None:
-        """Call the listener with the name of every node whose nominated pods changed.
-
-        For the owner of the node table. The listener must not raise.
-        """
-        self._node_listeners.append(listener)
 
     def node_of(self, uid: str) -> str:
         """Return the node that a pod is nominated to, or the empty string."""
@@ -239,6 +235,5 @@ class QueueNominator:
                     self._on_error(pod, error)
 
     def _notify_nodes(self, *names: str) -> None:
-        for listener in self._node_listeners:
-            for name in names:
-                listener(name)
+        for name in names:
+            self.on_node(name)

@@ -112,8 +112,7 @@ class PodMover:
                 info.last_message = ""
             return False
         self._gate(info, *rejection)
-        if self.signals.on_gated:
-            self.signals.on_gated(info, rejection[1])
+        self.signals.on_gated(info, rejection[1])
         return True
 
     def refresh(self, info: QueuedPodInfo) -> None:

@@ -287,7 +287,7 @@ class SchedulingQueue(QueueSnapshots):
         of pods moved; work beyond a time slice is left to `run_due`.
         """
         self._events += 1
-        if self.signals.on_room is not None and not _takes_room(event):
+        if self.signals.on_room.listeners and not _takes_room(event):
             self.signals.on_room()
         subscription = self._hints.subscription(event)
         if not subscription.plugins and not subscription.wildcard:

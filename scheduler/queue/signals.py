@@ -7,14 +7,11 @@ each result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from scheduler.api.signal import Signal
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import Status
-
-GateListener = Callable[[QueuedPodInfo, Status], None]
-"""`listener(info, status)`; the status names its plugin."""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,15 +19,16 @@ class Signals:
     """The callbacks, and when to call them."""
 
     #: Called once after `pop` returned None, as soon as `pop` would return a pod.
-    on_ready: Callable[[], None] | None = None
+    on_ready: Signal[[]] = field(default_factory=Signal)
     #: Called when the result of `next_wakeup` has become earlier than it was: call it again.
-    on_timer: Callable[[], None] | None = None
+    on_timer: Signal[[]] = field(default_factory=Signal)
     #: Called at every event after which there may be more room, whether or not a plugin registered
-    #: it; None if there is no listener.
-    on_room: Callable[[], None] | None = None
-    #: Called with a pod's record and the rejection whenever a PreEnqueue plugin gates the pod, or
-    #: gates it again, so that a pod condition can be written. Must not call the queue.
-    on_gated: GateListener | None = None
+    #: it.
+    on_room: Signal[[]] = field(default_factory=Signal)
+    #: Called with a pod's record and the rejection, which names its plugin, whenever a PreEnqueue
+    #: plugin gates the pod, or gates it again, so that a pod condition can be written. Listeners
+    #: must not call the queue.
+    on_gated: Signal[[QueuedPodInfo, Status]] = field(default_factory=Signal)
     #: Whether the last `pop` returned None and `on_ready` has not been called since.
     waiting_for_pod: bool = True
     _armed: float | None = field(default=None, init=False)
@@ -39,8 +37,7 @@ class Signals:
         """Report that `pop` would return a pod."""
         if self.waiting_for_pod:
             self.waiting_for_pod = False
-            if self.on_ready:
-                self.on_ready()
+            self.on_ready()
 
     def armed(self, wakeup: float | None) -> None:
         """Record the time until which the loop sleeps; None: until the next callback."""
@@ -50,11 +47,9 @@ class Signals:
         """Report that there will be work at `time`."""
         if self._armed is None or time < self._armed:
             self._armed = time
-            if self.on_timer:
-                self.on_timer()
+            self.on_timer()
 
     def clock_rewound(self) -> None:
         """Report that all times were shifted, including the time until which the loop sleeps."""
         self._armed = None
-        if self.on_timer:
-            self.on_timer()
+        self.on_timer()

@@ -126,7 +126,7 @@ class Reloader:
         #: Of the last change that was taken over.
         self.pause = LongestPause()
         self._overruns = wiring.scheduling.overruns
-        self._overruns.switch_off = self._start_switching_off
+        self._overruns.on_switch_off.subscribe(self._start_switching_off)
 
     @property
     def configuration(self) -> Configuration:

@@ -326,7 +326,8 @@ class RetiredPlugins:
             each.framework for each in binding.under_way.values() if each.framework in self._held
         )
         self._withdraw_unused()
-        binding.on_end = self._ended if self._under_way else None
+        if self._under_way:
+            binding.on_end.subscribe(self._ended)
 
     def _ended(self, attempt: Attempt) -> None:
         framework = attempt.framework

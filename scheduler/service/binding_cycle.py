@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import structlog
 
+from scheduler.api.signal import Signal
 from scheduler.client.binding import PodMovedOnError
 from scheduler.engine import Attempt, Engine, Failure, WaitingPod
 from scheduler.engine.errors import AttemptError, failed
@@ -103,10 +104,8 @@ class BindingCycle:
         self._closed: dict[str, BindingBarrier] = {}
         #: Barriers for which members beyond the minimum wait, by UID.
         self._followed: dict[str, BindingBarrier] = {}
-        #: Called with a member of a group, and why it is not bound; True: so no member is.
-        self.on_member_failure: Callable[[Attempt, Failure, bool], None] | None = None
         #: Called with each attempt whose binding cycle has ended.
-        self.on_end: Callable[[Attempt], None] | None = None
+        self.on_end = Signal[[Attempt]]()
         #: Whether all cycles are about to be cancelled.
         self.ending = False
         #: PreBind work under way, by UID; then the messages for pods whose work was preempted.
@@ -122,15 +121,27 @@ class BindingCycle:
         work.cancel()
         return True
 
-    def bind_together(self, group: str, attempts: Sequence[Attempt]) -> None:
-        """Bind these attempts only after PreBind of all has ended; call before they `run`."""
+    def bind_together(
+        self,
+        group: str,
+        attempts: Sequence[Attempt],
+        on_failure: Callable[[Attempt, Failure, bool], None],
+    ) -> None:
+        """Bind these attempts only after PreBind of all has ended; call before they `run`.
+
+        `on_failure` is called with a member, and why it is not bound; True: so no member is.
+        """
         recheck = self._recheck
 
         def changed(attempt: Attempt) -> Failure | None:
             return None if recheck is None else recheck.check(self._engine, attempt)
 
         barrier = BindingBarrier(
-            group, attempts, self._engine.cache.is_assumed, changed, self._member_failed
+            group,
+            attempts,
+            self._engine.cache.is_assumed,
+            changed,
+            lambda member, why, undone: self._inbox.submit(on_failure, member, why, undone),
         )
         self._barriers.update((attempt.info.uid, barrier) for attempt in attempts)
         self._closed[group] = barrier
@@ -148,10 +159,6 @@ class BindingCycle:
         barrier = self._closed.get(group)
         if barrier is not None and attempt.info.uid not in self._barriers:
             self._followed[attempt.info.uid] = barrier
-
-    def _member_failed(self, attempt: Attempt, failure: Failure, undone: bool) -> None:
-        if self.on_member_failure is not None:
-            self._inbox.submit(self.on_member_failure, attempt, failure, undone)
 
     async def run(self, attempt: Attempt) -> None:
         """Run the whole cycle; raises only when cancelled."""
@@ -179,7 +186,7 @@ class BindingCycle:
             if self._followed:
                 self._followed.pop(attempt.info.uid, None)
             self.under_way.pop(attempt.info.uid, None)
-            if self.on_end is not None:
+            if self.on_end.listeners:
                 self.on_end(attempt)
 
     def _leave_barrier(self, attempt: Attempt, failure: Failure | None = None) -> None:
@@ -494,7 +501,7 @@ async def _maybe_await(result: Any) -> Any:
 async def _end_of(waiting: WaitingPod, clock: Clock) -> Status:
     """Wait for the first of: allowed, rejected, preempted, the earliest timeout of a plugin."""
     ended = asyncio.Event()
-    waiting.on_result = lambda _: ended.set()
+    waiting.on_result.subscribe(lambda _: ended.set())
     while waiting.result is None:
         try:
             async with asyncio.timeout(max(0.0, waiting.deadline() - clock.monotonic())):

@@ -20,6 +20,7 @@ import structlog
 import config
 import scheduler
 from scheduler.api.pod import Pod
+from scheduler.api.signal import Signal
 from scheduler.sanitizing.exceptions import error_text, frames
 
 _log = structlog.get_logger(__name__)
@@ -60,7 +61,7 @@ class PluginExceptions:
         """`count(plugin, extension point)` is called for each exception."""
         self._count = count
         #: Is called after each exception, with the plugin.
-        self.on_raised: Callable[[str], None] = lambda _plugin: None
+        self.on_raised = Signal[[str]]()
         self._places: dict[tuple[str, str], Place] = {}
 
     def raised(self, plugin: str, point: str, pod: Pod, error: BaseException) -> None:

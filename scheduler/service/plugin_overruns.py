@@ -20,6 +20,7 @@ import structlog
 
 import plugins
 from config.loading import OverrunPolicy
+from scheduler.api.signal import Signal
 from scheduler.engine.measured_plugin import MEASURED
 from scheduler.framework import Clock
 from scheduler.service.plugin_frames import PluginCall
@@ -108,7 +109,7 @@ class PluginOverruns:
         self._required: set[tuple[str, str]] = set()
         self._off: dict[tuple[str, str], SwitchedOff] = {}
         #: Called once for a plugin to be switched off; the profile uses it until that is done.
-        self.switch_off: Callable[[SwitchedOff], None] = _not_switched_off
+        self.on_switch_off = Signal[[SwitchedOff]]()
         self._profiles_of = profiles_of
 
     def overran(self, plugin: str, point: str, profile: str, seconds: float) -> None:
@@ -133,7 +134,7 @@ class PluginOverruns:
         since = datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="seconds")
         off = SwitchedOff(profile, plugin, point, since, policy.limit, policy.window_seconds)
         self._off[key] = off
-        self.switch_off(off)
+        self.on_switch_off(off)
 
     def stays_on(self, off: SwitchedOff) -> None:
         """Record that the profile cannot do without the plugin, which is not tried again."""
@@ -200,7 +201,3 @@ class PluginOverruns:
             if plugin in plugins:
                 lines[plugin] = (*lines.get(plugin, ()), str(blocks))
         return lines
-
-
-def _not_switched_off(_: SwitchedOff) -> None:
-    return

@@ -91,8 +91,8 @@ class SchedulingLoop:
         self._held = False
         self._released = asyncio.Event()
         self._released.set()
-        queue.signals.on_ready = wake.set
-        queue.signals.on_timer = wake.set
+        queue.signals.on_ready.subscribe(wake.set)
+        queue.signals.on_timer.subscribe(wake.set)
 
     def pause(self, begins: bool) -> None:
         """Pause while a relist is being applied."""

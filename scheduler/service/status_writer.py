@@ -25,7 +25,7 @@ class StatusWriter:
         self._dispatcher = dispatcher
         self._clock = clock
         self._nominator = nominator
-        dispatcher.subscribe_nominations(nominator.written)
+        dispatcher.on_nomination_written.subscribe(nominator.written)
 
     def not_scheduled(
         self,

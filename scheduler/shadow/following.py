@@ -9,27 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from scheduler.api.pod import Pod
+from scheduler.api.signal import Signal
 from scheduler.cache import Cache
 from scheduler.client.deltas import Delta, DeltaType
-from scheduler.engine import Attempt
+from scheduler.engine import Attempt, Engine
 from scheduler.explain.records import QueueState
 from scheduler.explain.records.shadow import ShadowPod, ShadowVerdict
 from scheduler.framework import Clock, Subscriptions
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.limited_log import LimitedLog
 from scheduler.shadow.assessing import Assessor
 from scheduler.shadow.choices import Choice, Choices, rejection_of
 from scheduler.shadow.doubts import Doubts
 from scheduler.shadow.judging import MAX_MESSAGE, Look, ShadowJudgement, judge, judge_late
+from scheduler.shadow.steady_time import SteadyTime
 from scheduler.shadow.tally import ShadowTally
-
-if TYPE_CHECKING:
-    from scheduler.offline.happenings import Happenings
 
 _errors = LimitedLog(__name__)
 
@@ -195,14 +195,13 @@ class FollowingHandlers(EventHandlers):
     def __init__(self, follower: Follower, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self._follower = follower
-        #: Keeps what happens, for a replay; None: nobody asked for one.
-        self.happenings: Happenings | None = None
+        #: Called with what happens, and when, before it is applied.
+        self.on_batch = Signal[[str, Sequence[Delta[Any]], float]]()
 
     def _apply(
         self, plural: str, batch: Sequence[Delta[Any]], change: Callable[[Any], str]
     ) -> None:
-        if self.happenings is not None:
-            self.happenings.note(plural, batch, self._follower.now())
+        self.on_batch(plural, batch, self._follower.now())
         super()._apply(plural, batch, change)
 
     def _pod(self, delta: Delta[Pod]) -> str:
@@ -235,7 +234,12 @@ class FollowingHandlers(EventHandlers):
 class FollowingCycle(BindingCycle):
     """The binding cycle of a shadow: it ends after Permit, and the choice is held instead."""
 
-    choices: Choices
+    def __init__(
+        self, engine: Engine, queue: SchedulingQueue, failures: FailureHandler, **parts: Any
+    ) -> None:
+        super().__init__(engine, queue, failures, **parts)
+        self.time = SteadyTime(self._clock)
+        self.choices = Choices(engine, queue, self._slots, self.time, self._subscriptions)
 
     async def _after_permit(self, attempt: Attempt) -> None:
         self._inbox.submit(self.done, attempt)

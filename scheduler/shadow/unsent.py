@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from config import Configuration
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
+from scheduler.api.signal import Signal
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.fence import OpenFence
 from scheduler.client.read_only import READ_ONLY, ReadOnlyTransport
@@ -102,15 +103,15 @@ class UnsentWrites(ApiReads):
 class _Unsent:
     """In place of dispatcher, recorder of events and `framework.Events`."""
 
+    def __init__(self) -> None:
+        self.on_nomination_written = Signal[[str, str]]()
+
     def patch_status(self, _patch: object) -> None:
         """Write no status."""
 
     def nomination_under_way(self, _uid: str) -> bool:
         """Return False."""
         return False
-
-    def subscribe_nominations(self, _listener: object) -> None:
-        """Have nothing to tell the listener."""
 
     async def call(self, _lane: object, send: Callable[[], Awaitable[R]]) -> R:
         """Call `send`, whose request the transport lets pass if it only reads."""

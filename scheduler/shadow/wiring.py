@@ -26,7 +26,7 @@ from scheduler.service.options import RunOptions
 from scheduler.service.rejected_pods import RejectedPods
 from scheduler.service.resources import watched_plurals
 from scheduler.shadow.assessing import Assessor
-from scheduler.shadow.choices import MAX_AHEAD, Choices, rejection_of
+from scheduler.shadow.choices import MAX_AHEAD, rejection_of
 from scheduler.shadow.following import Follower, FollowingCycle, FollowingHandlers
 from scheduler.shadow.judging import MAX_MESSAGE, same_reasons
 from scheduler.shadow.steady_time import SteadyTime
@@ -72,7 +72,7 @@ class ShadowWiring:
         stores = self.state.listers.stores
         objects = {plural: store.list() for plural, store in stores.items()}
         happenings.begin(objects, self.time.now())
-        self.handlers.happenings = happenings
+        self.handlers.on_batch.subscribe(happenings.note)
 
     def pods(self) -> Iterator[Pod]:
         """Yield the pods of the followed names."""
@@ -179,10 +179,8 @@ def wire(
     scheduling = build_scheduling(
         connections, state, profiles, RunOptions().pod_max_in_unschedulable_pods
     )
-    time = SteadyTime(connections.clock)
-    choices = Choices(scheduling.engine, scheduling.queue, state.slots, time, state.subscriptions)
     assert isinstance(scheduling.binding, FollowingCycle)
-    scheduling.binding.choices = choices
+    choices, time = scheduling.binding.choices, scheduling.binding.time
     tally = ShadowTally([each.scheduler_name for each in configuration.profiles], time.now())
     follower = Follower(
         choices,
@@ -193,7 +191,7 @@ def wire(
         tally,
         state.subscriptions,
     )
-    scheduling.decisions.on_attempt = follower.attempted
+    scheduling.decisions.on_attempt.subscribe(follower.attempted)
     declare(state, profiles, scheduling)
     handlers = _handlers(connections, state, profiles, scheduling, follower)
     reflectors = build_reflectors(connections, state, profiles, scheduling, handlers)

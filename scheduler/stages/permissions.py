@@ -61,14 +61,14 @@ def build_reviewer(
 ) -> PermissionReviewer:
     """Return the reviewer of the declared permissions, which does not run yet."""
     move = scheduling.queue.move_all_to_active_or_backoff
-    state.permissions.on_granted = partial(
-        state.inbox.submit, partial(move, PERMISSION_GRANTED, None, None)
+    state.permissions.on_granted.subscribe(
+        partial(state.inbox.submit, partial(move, PERMISSION_GRANTED, None, None))
     )
     reviewer = PermissionReviewer(
         connections.derive("permissions"), state.permissions, connections.random
     )
     state.permissions.review = reviewer.review
-    connections.client.transport.on_forbidden_write = reviewer.write_forbidden
+    connections.client.transport.on_forbidden_write.subscribe(reviewer.write_forbidden)
     return reviewer
 
 

@@ -186,7 +186,7 @@ def _overruns(connections: Connections, profiles: Profiles) -> PluginOverruns:
     overruns = PluginOverruns(
         metrics.plugin_faults, connections.clock, profiles.overrun_policies, profiles.with_plugin
     )
-    metrics.engine.on_over_budget = overruns.overran
+    metrics.on_over_budget.subscribe(overruns.overran)
     return overruns
 
 
@@ -237,7 +237,7 @@ def _decisions(
         decisions.gated(info, status, clock.now())
         gates.held(info, status)
 
-    queue.signals.on_gated = gated
+    queue.signals.on_gated.subscribe(gated)
     return decisions
 
 
@@ -290,7 +290,7 @@ def _queue(
         on_plugin_error=raised.raised,
     )
     queue.nominator.subscribe(state.subscriptions.publish_nomination)
-    queue.nominator.subscribe_nodes(state.cache.table.note_nominations)
+    queue.nominator.on_node.subscribe(state.cache.table.note_nominations)
     return queue
 
 

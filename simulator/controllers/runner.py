@@ -120,7 +120,7 @@ class Runner:
                 for version in store.items(row.table):
                     self._notify(row.table, StoreChange("ADDED", version, None, version.rv), now)
         self._undo.append(store.subscribe(None, self._observe))
-        self._undo.append(self._api.clock.on_jump(self._wake.set))
+        self._undo.append(self._api.clock.on_jump.subscribe(self._wake.set))
 
     def detach(self) -> None:
         """Stop observing."""

@@ -66,7 +66,7 @@ class NativeUsage:
         self._wake = asyncio.Event()
         self._suspected: dict[Key, tuple[int, ...]] = {}
         self._reported: set[str] = set()
-        enforcement.on_bound(self._bound)
+        enforcement.on_bound.subscribe(self._bound)
 
     async def run(self) -> None:
         """Write until cancelled."""

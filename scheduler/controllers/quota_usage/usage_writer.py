@@ -83,7 +83,7 @@ class UsageWriter:
         self._publications = Publications(self._usage, random)
         self._wake = asyncio.Event()
         self._written = self._failed = 0
-        enforcement.on_changed(self._changed)
+        enforcement.on_changed.subscribe(self._changed)
         subscriptions.on_object("resourcequotas", self._quota)
 
     def wake(self) -> None:

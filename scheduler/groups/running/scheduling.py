@@ -80,7 +80,6 @@ class GroupScheduling:
         #: The members of the last cycle.
         self._tried: Sequence[QueuedPodInfo] = ()
         queue.recognize_groups(self._group_name, self._ahead_of)
-        binding.on_member_failure = self._not_bound
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""
@@ -151,7 +150,7 @@ class GroupScheduling:
             for attempt in placed:
                 self.follow(attempt)
             return placed
-        self._binding.bind_together(group.name, placed)
+        self._binding.bind_together(group.name, placed, self._not_bound)
         # Members beyond the minimum are now scheduled as single pods, which may preempt. They are
         # bound after the minimum; if one of them fails, the minimum is bound nevertheless.
         rest = [attempt.info for attempt in result.failed]

@@ -118,7 +118,7 @@ class WaitingGroups:
         self._waiting[info.uid] = waiting
         self._hold(waiting)
         if not self._changed:
-            self._queue.signals.on_room = self._note_event
+            self._queue.signals.on_room.subscribe(self._note_event)
 
     def _forget_gone(self) -> None:
         """Drop groups that disappeared without an event, because all their pods were deleted."""
@@ -145,7 +145,7 @@ class WaitingGroups:
 
     def _note_event(self) -> None:
         # Further events before the check tell nothing new.
-        self._queue.signals.on_room = None
+        self._queue.signals.on_room.unsubscribe(self._note_event)
         if not self._changed:
             self._changed = True
             self._wake_loop()
@@ -171,9 +171,9 @@ class WaitingGroups:
         if self.checks % CHECKS_PER_LOOK_THROUGH == 0:
             self._forget_gone()
         if not self._waiting:
-            self._queue.signals.on_room = None
+            self._queue.signals.on_room.unsubscribe(self._note_event)
             return
-        self._queue.signals.on_room = self._note_event
+        self._queue.signals.on_room.subscribe(self._note_event)
         self.checks += 1
         self._on_look()
         self.kept += len(self._waiting)

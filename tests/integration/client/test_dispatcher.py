@@ -241,7 +241,9 @@ class TestStatusPatches:
         server.on("PATCH", status_path("p"), *map(slow, ("6", "7", "")))
         dispatcher = Dispatcher(client)
         reported: list[tuple[str, str]] = []
-        dispatcher.subscribe_nominations(lambda uid, version: reported.append((uid, version)))
+        dispatcher.on_nomination_written.subscribe(
+            lambda uid, version: reported.append((uid, version))
+        )
 
         def under_way() -> bool:
             return dispatcher.nomination_under_way("uid-p")
@@ -278,7 +280,9 @@ class TestStatusPatches:
         server.on("PATCH", status_path("p"), server.status(status))
         dispatcher = Dispatcher(client)
         calls: list[tuple[str, str]] = []
-        dispatcher.subscribe_nominations(lambda uid, version: calls.append((uid, version)))
+        dispatcher.on_nomination_written.subscribe(
+            lambda uid, version: calls.append((uid, version))
+        )
         async with running(dispatcher):
             dispatcher.patch_status(a_patch("p", nominated="node-1"))
             assert await dispatcher.close(60.0) == 0

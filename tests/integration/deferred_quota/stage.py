@@ -78,8 +78,7 @@ class Stage:
 
     def wake(self) -> None:
         """Have the scheduling loop look at the clock."""
-        if self.wiring.scheduling.queue.signals.on_timer is not None:
-            self.wiring.scheduling.queue.signals.on_timer()
+        self.wiring.scheduling.queue.signals.on_timer()
         if self.wiring.controllers.quota.usage_writer is not None:
             self.wiring.controllers.quota.usage_writer.wake()
 

@@ -181,9 +181,7 @@ class Stage:
     def advance(self, seconds: float) -> None:
         """Let so much time pass for the scheduler."""
         self.clock.ahead += seconds
-        wake = self.wiring.scheduling.queue.signals.on_timer
-        assert wake is not None
-        wake()
+        self.wiring.scheduling.queue.signals.on_timer()
 
     def attempts(self, name: str) -> int:
         return sum(who == name for who, _ in self.watcher.attempts)

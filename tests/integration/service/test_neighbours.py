@@ -217,9 +217,7 @@ async def test_a_pod_that_all_nodes_rejected_waits_and_its_condition_shows_why(
         )
         # No event occurs: the pod is requeued when the backoff of its nodes ends.
         clock.ahead += 300.0
-        wake = scheduler.scheduling.queue.signals.on_timer
-        assert wake is not None
-        wake()
+        scheduler.scheduling.queue.signals.on_timer()
         await until(
             lambda: bound_to(cluster, "second") == "n1", "bound after the backoff of its nodes"
         )

@@ -207,7 +207,7 @@ def test_a_pod_waits_for_every_plugin_that_returned_wait() -> None:
     assert waiting.pending_plugins() == ["P1", "P2"]
     assert waiting.deadline() == world.clock.time + 10
     results: list[Status] = []
-    waiting.on_result = results.append
+    waiting.on_result.subscribe(results.append)
     waiting.allow("P1")
     assert results == []
     assert waiting.deadline() == world.clock.time + 60

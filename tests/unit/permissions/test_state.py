@@ -63,7 +63,7 @@ class Fixture:
         self.clock, self.gauges, self.granted = ManualClock(), Gauges(), 0
         self.state = PermissionState(self.clock, self.gauges)
         self.state.declare([NODES_READ, QUOTAS, BUDGETS, BIND])
-        self.state.on_granted = self.count
+        self.state.on_granted.subscribe(self.count)
 
     def count(self) -> None:
         self.granted += 1

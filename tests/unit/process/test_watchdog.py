@@ -124,8 +124,7 @@ def test_a_stack_without_plugins_names_none() -> None:
 
 def blocked_heartbeat(clock: ManualClock, call: Call) -> tuple[LoopHeartbeat, threading.Thread]:
     """Return the heartbeat of a loop, here another thread, that a filter blocks."""
-    heartbeat = LoopHeartbeat(clock)
-    heartbeat.plugins = lambda: [GPU]
+    heartbeat = LoopHeartbeat(clock, lambda: [GPU])
 
     def loop() -> None:
         heartbeat.beat()

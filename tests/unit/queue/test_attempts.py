@@ -76,7 +76,7 @@ class TestPop:
     def test_an_empty_queue_gives_nothing_and_calls_back_once_when_it_can(self) -> None:
         world = World()
         calls: list[str] = []
-        world.queue.signals.on_ready = lambda: calls.append("ready")
+        world.queue.signals.on_ready.subscribe(lambda: calls.append("ready"))
         assert world.queue.pop() is None
         world.add(make_pod("a"), make_pod("b"))
         assert calls == ["ready"]
@@ -87,7 +87,7 @@ class TestPop:
     def test_entering_backoff_calls_back_too_unless_the_attempt_ended_in_an_error(self) -> None:
         world = World(FilterDouble("P"))
         calls: list[str] = []
-        world.queue.signals.on_ready = lambda: calls.append("ready")
+        world.queue.signals.on_ready.subscribe(lambda: calls.append("ready"))
         world.add(make_pod("a"))
         info = world.pop()
         assert world.queue.pop() is None

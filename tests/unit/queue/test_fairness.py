@@ -97,7 +97,7 @@ def test_many_pods_are_set_aside_in_several_pops(monkeypatch: Any) -> None:
     for _ in range(2):
         attempt(world)
     calls: list[None] = []
-    world.queue.signals.on_ready = lambda: calls.append(None)
+    world.queue.signals.on_ready.subscribe(lambda: calls.append(None))
     while (info := world.queue.pop()) is None:
         world.queue.validate()
         assert calls, "the loop would sleep"

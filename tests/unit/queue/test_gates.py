@@ -130,8 +130,10 @@ class TestGates:
     def test_every_rejection_is_published_with_its_plugin(self) -> None:
         world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))
         published: list[tuple[str, str, str]] = []
-        world.queue.signals.on_gated = lambda info, status: published.append(
-            (info.pod.metadata.name, status.plugin, status.message)
+        world.queue.signals.on_gated.subscribe(
+            lambda info, status: published.append(
+                (info.pod.metadata.name, status.plugin, status.message)
+            )
         )
         gate.closed["b"] = unresolvable("me too")
         world.add(make_pod("b"))

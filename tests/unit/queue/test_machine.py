@@ -152,7 +152,7 @@ class QueueMachine(RuleBasedStateMachine):
         # Far from 0, which stays in the past when the clock is set back.
         self.world.clock.step(1_000_000.0)
         self.queue = self.world.queue
-        self.queue.signals.on_timer = self.timer_moved
+        self.queue.signals.on_timer.subscribe(self.timer_moved)
 
     @rule(seconds=st.sampled_from([0.1, 1.0]))
     def an_attempt_was_expensive(self, seconds: float) -> None:

@@ -127,7 +127,7 @@ def test_the_version_grows_with_every_change_and_with_no_other_call() -> None:
 def test_every_node_whose_nominations_change_is_named() -> None:
     cluster = Cluster(A)
     named: list[str] = []
-    cluster.nominator.subscribe_nodes(named.append)
+    cluster.nominator.on_node.subscribe(named.append)
     cluster.nominator.add_nominated_pod(A, NominatingInfo("n1"))
     cluster.nominator.update_nominated_pod(A, make_pod("a", 9))
     cluster.nominator.add_nominated_pod(A, NominatingInfo("n2"))

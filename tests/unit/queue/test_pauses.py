@@ -64,7 +64,7 @@ def test_another_spec_ends_the_pause_and_another_label_does_not() -> None:
     assert world.place("p") == "backoff"
     assert world.queue.next_wakeup() is not None
     timer_calls: list[None] = []
-    world.queue.signals.on_timer = lambda: timer_calls.append(None)
+    world.queue.signals.on_timer.subscribe(lambda: timer_calls.append(None))
     spec = msgspec.structs.replace(labelled.spec, tolerations=(Toleration(key="k"),))
     world.update(labelled, msgspec.structs.replace(labelled, spec=spec))
     assert timer_calls, "the loop would sleep until the pause had ended"

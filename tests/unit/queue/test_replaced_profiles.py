@@ -79,7 +79,7 @@ def test_pops_between_many_pods_that_a_new_gate_holds_are_limited_by_the_time_sl
         world.add(make_pod(f"p{number}"))
         gate.closed[f"p{number}"] = unresolvable("no")
     ready: list[int] = []
-    world.queue.signals.on_ready = lambda: ready.append(1)
+    world.queue.signals.on_ready.subscribe(lambda: ready.append(1))
     world.replace({PROFILE: (gate,)}, {PROFILE})
     assert world.queue.pop() is None
     assert 0 < world.queue.statistics().active < 40

@@ -80,7 +80,7 @@ def test_the_last_event_of_a_storm_takes_effect_when_the_round_is_due() -> None:
     assert try_early(world) == ["b"]
     world.queue.next_wakeup()
     timers: list[bool] = []
-    world.queue.signals.on_timer = lambda: timers.append(True)
+    world.queue.signals.on_timer.subscribe(lambda: timers.append(True))
     world.happen(NODE_LABEL)
     assert timers == [True]
     assert world.queue.next_wakeup() == world.clock.now() + ROUND_SECONDS
@@ -169,7 +169,7 @@ def test_a_suppressed_pod_may_change_or_be_deleted() -> None:
 def test_the_loop_is_woken_when_a_suppressed_pod_may_be_tried() -> None:
     world = world_of("a", "b")
     woken: list[bool] = []
-    world.queue.signals.on_ready = lambda: woken.append(True)
+    world.queue.signals.on_ready.subscribe(lambda: woken.append(True))
     assert try_early(world) == ["a"]
     assert woken == []
     world.happen(NODE_LABEL)

@@ -56,7 +56,7 @@ class TestWakeup:
     def test_on_timer_is_called_when_the_next_wakeup_moves_closer(self) -> None:
         world = World(FilterDouble("P"), max_in_unschedulable=None)
         wakeups: list[float | None] = []
-        world.queue.signals.on_timer = lambda: wakeups.append(world.queue.next_wakeup())
+        world.queue.signals.on_timer.subscribe(lambda: wakeups.append(world.queue.next_wakeup()))
         world.add(make_pod("a"), make_pod("b"))
         first, second = world.pop(), world.pop()
         first.requeue_at = 5_000.0

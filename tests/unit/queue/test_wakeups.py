@@ -82,7 +82,7 @@ def test_on_timer_is_called_for_postponed_work(slow: Slow) -> None:
     slow.world.queue.run_due()
     assert slow.world.queue.next_wakeup() is not None
     timer_calls: list[None] = []
-    slow.world.queue.signals.on_timer = lambda: timer_calls.append(None)
+    slow.world.queue.signals.on_timer.subscribe(lambda: timer_calls.append(None))
     slow.world.happen(NODE_ADD)
     assert timer_calls
 

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from scheduler.api import Pod
-from scheduler.client.dispatcher import Dispatcher, NominationWritten
+from scheduler.api.signal import Signal
+from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.status_patch import PodStatusPatch
 from scheduler.engine import Engine, WaitingPods
 from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, unresolvable
@@ -51,15 +52,13 @@ class RecordingDispatcher(Dispatcher):
         self.patches: list[PodStatusPatch] = []
         #: UIDs of pods with a nomination whose write is under way.
         self.under_way: set[str] = set()
+        self.on_nomination_written = Signal[[str, str]]()
 
     def patch_status(self, patch: PodStatusPatch) -> None:
         self.patches.append(patch)
 
     def nomination_under_way(self, uid: str) -> bool:
         return uid in self.under_way
-
-    def subscribe_nominations(self, listener: NominationWritten) -> None:
-        """Ignore the listener: nothing is written."""
 
 
 @dataclass
@@ -139,7 +138,7 @@ class Service:
             conditions=conditions,
             wake=self.wake.set,
         )
-        self.queue.signals.on_gated = self.gates.held
+        self.queue.signals.on_gated.subscribe(self.gates.held)
         self.failures = FailureHandler(
             self.queue,
             self._newest,

@@ -51,7 +51,7 @@ async def test_the_group_that_is_bound_together_is_known() -> None:
     service = Service(plugin("P", pre_bind=pre_bind, bind=lambda *_: None))
     service.world.nodes("n1")
     quick, slow = await attempted(service, "quick"), await attempted(service, "slow")
-    service.binding.bind_together("g", (quick, slow))
+    service.binding.bind_together("g", (quick, slow), lambda *_: None)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(service.binding.run(quick))
         tasks.create_task(service.binding.run(slow))

@@ -178,7 +178,7 @@ async def test_a_gated_pod_is_recorded_once() -> None:
     service.world.nodes("n1")
     pod = service.world.pod("p")
     recorder = service.decisions
-    service.queue.signals.on_gated = lambda info, status: recorder.gated(info, status, 7.0)
+    service.queue.signals.on_gated.subscribe(lambda info, status: recorder.gated(info, status, 7.0))
     service.informer[pod.key] = pod
     service.queue.add(pod)
     for _ in range(5):
@@ -249,7 +249,7 @@ async def test_a_fault_of_the_recording_costs_the_record_alone(
     problems: list[Exception] = []
     recorder = service.decisions
     recorder.on_error = problems.append
-    service.queue.signals.on_gated = lambda info, status: recorder.gated(info, status, 7.0)
+    service.queue.signals.on_gated.subscribe(lambda info, status: recorder.gated(info, status, 7.0))
 
     def broken(*_: object) -> None:
         raise RuntimeError("bug")

@@ -94,7 +94,7 @@ class Desk:
             conditions=lambda pod, info: (),
             wake=lambda: self.woken.append(self.clock.time),
         )
-        self.queued.signals.on_gated = self.reporter.held
+        self.queued.signals.on_gated.subscribe(self.reporter.held)
 
     def pod(self, name: str = "a", reason: str = "", message: str = "") -> QueuedPodInfo:
         """A pod that a gate holds."""

@@ -37,7 +37,7 @@ class Stage:
             self.faults, self.clock, lambda: policies, lambda _: ("strict", "lenient")
         )
         self.asked: list[SwitchedOff] = []
-        self.overruns.switch_off = self.asked.append
+        self.overruns.on_switch_off.subscribe(self.asked.append)
 
     def overrun(self, count: int, plugin: str = "Gpu", profile: str = "strict") -> None:
         for _ in range(count):

@@ -49,7 +49,7 @@ def test_the_first_rule_that_acts_wins_and_a_spent_one_makes_way() -> None:
 def test_rules_are_removed_by_identity_and_listeners_called() -> None:
     faults = Faults()
     listed: list[int] = []
-    faults.on_change(lambda: listed.append(len(faults.describe())))
+    faults.on_change.subscribe(lambda: listed.append(len(faults.describe())))
     first = faults.add(FaultRule(action="cut"))
     faults.add(FaultRule(action="delay"))
     assert faults.remove(first)
