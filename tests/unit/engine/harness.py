@@ -22,8 +22,10 @@ from scheduler.framework import (
     EXTENSION_POINTS,
     CycleState,
     NominatingInfo,
+    PreFilterResult,
     QueuedPodInfo,
     Registry,
+    Status,
 )
 from scheduler.framework.extension_points import (
     SCORE,
@@ -277,3 +279,24 @@ class World:
 def new_state() -> CycleState:
     """The state of one attempt."""
     return CycleState()
+
+
+def narrowing(*names: str) -> Callable[..., PreFilterResult]:
+    return lambda *_: PreFilterResult(frozenset(names))
+
+
+def answering(status: Status | None) -> Callable[..., Status | None]:
+    return lambda *_: status
+
+
+def three_nodes(*plugins: type[Any], **options: Any) -> World:
+    world = World(*plugins, **options)
+    world.nodes("node1", "node2", "node3")
+    return world
+
+
+def raising(text: str = "boom") -> Callable[..., Any]:
+    def fail(*_: Any) -> Any:
+        raise ValueError(text)
+
+    return fail

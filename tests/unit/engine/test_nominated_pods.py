@@ -13,35 +13,20 @@ from scheduler.framework import (
     Columns,
     CycleState,
     NominatingInfo,
-    PreFilterResult,
     ReuseRule,
     Status,
     error,
     unschedulable,
 )
-from tests.unit.engine.harness import Calls, World, plugin
-
-
-def narrowing(*names: str) -> Callable[..., PreFilterResult]:
-    return lambda *_: PreFilterResult(frozenset(names))
-
-
-def answering(status: Status | None) -> Callable[..., Status | None]:
-    return lambda *_: status
-
-
-def three_nodes(*plugins: type[Any], **options: Any) -> World:
-    world = World(*plugins, **options)
-    world.nodes("node1", "node2", "node3")
-    return world
-
-
-def raising(text: str = "boom") -> Callable[..., Any]:
-    def fail(*_: Any) -> Any:
-        raise ValueError(text)
-
-    return fail
-
+from tests.unit.engine.harness import (
+    Calls,
+    World,
+    answering,
+    narrowing,
+    plugin,
+    raising,
+    three_nodes,
+)
 
 # -- nominated nodes and nominated pods ----------------------------------------------------------
 

@@ -18,7 +18,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from tests.unit.engine.harness import Calls, World, plugin
+from tests.unit.engine.harness import Calls, World, plugin, raising
 
 
 def one_node(*plugins: type[Any]) -> World:
@@ -26,11 +26,6 @@ def one_node(*plugins: type[Any]) -> World:
     world.nodes("node1", "node2")
     world.cache.remove_node("node2")
     return world
-
-
-def raising(*_: Any) -> Any:
-    msg = "boom"
-    raise ValueError(msg)
 
 
 def reserving(answer: Any) -> type[Any]:
@@ -84,10 +79,10 @@ def test_a_rejection_may_choose_its_reason_and_time(point: str) -> None:
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
-        ({"reserve": raising}, 'running Reserve plugin "P": boom'),
+        ({"reserve": raising()}, 'running Reserve plugin "P": boom'),
         ({"reserve": lambda *_: error("boom")}, 'running Reserve plugin "P": boom'),
         ({"reserve": lambda *_: Status(Code.SKIP, ("x",))}, 'running Reserve plugin "P": x'),
-        ({"permit": raising}, 'running Permit plugin "P": boom'),
+        ({"permit": raising()}, 'running Permit plugin "P": boom'),
         ({"permit": permitting(error("boom"))}, 'running Permit plugin "P": boom'),
         ({"permit": permitting(Status(Code.SKIP, ("x",)))}, 'running Permit plugin "P": x'),
     ],
@@ -129,7 +124,7 @@ def test_an_unreserve_that_raises_does_not_stop_the_others() -> None:
     calls = Calls()
     world = one_node(
         plugin("A", reserve=calls("reserve A"), unreserve=calls("unreserve A")),
-        plugin("B", reserve=lambda *_: None, unreserve=raising),
+        plugin("B", reserve=lambda *_: None, unreserve=raising()),
         plugin("C", permit=permitting(unschedulable("no"))),
     )
     attempt = world.attempt()

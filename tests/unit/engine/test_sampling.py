@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,34 +10,11 @@ import pytest
 from scheduler.framework import (
     Columns,
     CycleState,
-    PreFilterResult,
     ReuseRule,
     Status,
     unschedulable,
 )
-from tests.unit.engine.harness import Calls, World, plugin
-
-
-def narrowing(*names: str) -> Callable[..., PreFilterResult]:
-    return lambda *_: PreFilterResult(frozenset(names))
-
-
-def answering(status: Status | None) -> Callable[..., Status | None]:
-    return lambda *_: status
-
-
-def three_nodes(*plugins: type[Any], **options: Any) -> World:
-    world = World(*plugins, **options)
-    world.nodes("node1", "node2", "node3")
-    return world
-
-
-def raising(text: str = "boom") -> Callable[..., Any]:
-    def fail(*_: Any) -> Any:
-        raise ValueError(text)
-
-    return fail
-
+from tests.unit.engine.harness import Calls, World, answering, plugin, three_nodes
 
 # -- how many nodes are looked at ----------------------------------------------------------------
 

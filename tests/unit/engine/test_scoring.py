@@ -10,15 +10,9 @@ import pytest
 
 from devtools.conformance.deciding import decide
 from scheduler.framework import SKIP, Columns, ReuseRule, Status, error, unschedulable
-from tests.unit.engine.harness import Calls, World, plugin
+from tests.unit.engine.harness import Calls, World, plugin, raising, three_nodes
 
 BY_NAME = {"node1": 10, "node2": 30, "node3": 20}
-
-
-def three_nodes(*plugins: type[Any], **options: Any) -> World:
-    world = World(*plugins, **options)
-    world.nodes("node1", "node2", "node3")
-    return world
 
 
 def scores(by_name: Mapping[str, int] = BY_NAME) -> Callable[..., Any]:
@@ -48,11 +42,6 @@ Form = Callable[..., type[Any]]
 
 def normalize(state: Any, pod: Any, table: Any, rows: Any, given: Any) -> Any:
     return given * 100 // given.max()
-
-
-def raising(*_: Any) -> Any:
-    msg = "boom"
-    raise ValueError(msg)
 
 
 def totals(world: World) -> dict[str, int]:
@@ -178,8 +167,8 @@ def test_an_invalid_score_of_a_node_that_does_not_fit_counts_once_it_fits(form: 
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
-        ({"score": raising}, 'running Score plugins: plugin "S" failed with: boom'),
-        ({"score_rows": raising}, 'running Score plugins: plugin "S" failed with: boom'),
+        ({"score": raising()}, 'running Score plugins: plugin "S" failed with: boom'),
+        ({"score_rows": raising()}, 'running Score plugins: plugin "S" failed with: boom'),
         (
             {"score_rows": lambda *_: np.zeros(2, dtype=np.int64)},
             'running Score plugins: plugin "S" failed with: score_rows gave 2 scores for 3 rows',
@@ -189,7 +178,7 @@ def test_an_invalid_score_of_a_node_that_does_not_fit_counts_once_it_fits(form: 
             'running Score plugins: plugin "S" failed with: bad node',
         ),
         (
-            {"score": lambda *_: 1, "normalize_scores": raising},
+            {"score": lambda *_: 1, "normalize_scores": raising()},
             'running Normalize on Score plugins: plugin "S" failed with: boom',
         ),
         (
@@ -197,7 +186,7 @@ def test_an_invalid_score_of_a_node_that_does_not_fit_counts_once_it_fits(form: 
             'running Normalize on Score plugins: plugin "S" failed with: no',
         ),
         (
-            {"score": lambda *_: 1, "pre_score": raising},
+            {"score": lambda *_: 1, "pre_score": raising()},
             'running PreScore plugin "S": boom',
         ),
         (
