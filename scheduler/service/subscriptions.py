@@ -7,6 +7,7 @@ that it belongs to is taken over, and withdrawn when nothing uses the plugin any
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -20,7 +21,51 @@ from scheduler.service.questions import QuestionFailedError
 _log = structlog.get_logger(__name__)
 
 
-class SubscriptionBoard:
+class _Subscribing(ABC):
+    """The methods of `framework.Subscriptions`."""
+
+    wake: Callable[[], None]
+    """Makes the scheduling loop ask when timed work is due."""
+
+    @abstractmethod
+    def add(self, kind: str, callback: Any, plural: str = "") -> None:
+        """Add a subscription: `kind` is the part of the method's name after `on_`."""
+
+    def on_object(
+        self,
+        plural: str,
+        callback: Callable[[Any | None, Any | None], None],
+        *,
+        in_trials: bool = False,
+    ) -> None:
+        """Call `callback(old, new)` for every change of a watched object."""
+        self.add("object", callback, plural)
+        if in_trials:
+            self.add("tried", callback, plural)
+
+    def on_trial(self, begin: Callable[[], Callable[[], None]]) -> None:
+        """Call `begin()` before a trial, and what it returns after it."""
+        self.add("trial", begin)
+
+    def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
+        """Call `callback(pod, node_name)` for nominations; an empty name: one was cleared."""
+        self.add("nomination", callback)
+
+    def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
+        """Call `callback(pod, node_name)` after a binding succeeded."""
+        self.add("bind", callback)
+
+    def on_synced(self, callback: Callable[[], None]) -> None:
+        """Call `callback()` when every first list was handled."""
+        self.add("synced", callback)
+
+    def on_time(self, work: TimedWork) -> Callable[[], None]:
+        """Have `work` called when it is due; return what to call when that is earlier."""
+        self.add("time", work)
+        return self.wake
+
+
+class SubscriptionBoard(_Subscribing):
     """Implements `framework.Subscriptions`; the service publishes to it."""
 
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
@@ -37,39 +82,6 @@ class SubscriptionBoard:
         self.timed: list[TimedWork] = []
         #: Whether the end of the first lists was published.
         self.synced = False
-
-    def on_object(
-        self,
-        plural: str,
-        callback: Callable[[Any | None, Any | None], None],
-        *,
-        in_trials: bool = False,
-    ) -> None:
-        """Call `callback(old, new)` for every change of a watched object."""
-        self.add("object", callback, plural)
-        if in_trials:
-            self.add("tried", callback, plural)
-
-    def on_trial(self, begin: Callable[[], Callable[[], None]]) -> None:
-        """Call `begin()` before a trial, and what it returns after it."""
-        self._trials.append(begin)
-
-    def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
-        """Call `callback(pod, node_name)` for nominations; an empty name: one was cleared."""
-        self._nominations.append(callback)
-
-    def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
-        """Call `callback(pod, node_name)` after a binding succeeded."""
-        self._binds.append(callback)
-
-    def on_synced(self, callback: Callable[[], None]) -> None:
-        """Call `callback()` when every first list was handled."""
-        self._synced.append(callback)
-
-    def on_time(self, work: TimedWork) -> Callable[[], None]:
-        """Have `work` called when it is due; return what to call when that is earlier."""
-        self.timed.append(work)
-        return self.wake
 
     @property
     def plurals(self) -> frozenset[str]:
@@ -139,7 +151,7 @@ class SubscriptionBoard:
         return lists[kind]
 
 
-class PluginSubscriptions:
+class PluginSubscriptions(_Subscribing):
     """The subscriptions of one plugin, or of one object that plugins share.
 
     Implements `framework.Subscriptions`. Callbacks are not called before `begin_catching_up` or
@@ -148,43 +160,10 @@ class PluginSubscriptions:
 
     def __init__(self, board: SubscriptionBoard, *, attached: bool) -> None:
         """Call callbacks from the start if `attached`: nothing runs yet, so nothing is missed."""
-        self._board = board
+        self._board, self.wake = board, board.wake
         self._attached = attached
         self._entries: list[tuple[str, Any, str]] = []
         self._catching_up: list[_CatchUp] = []
-
-    def on_object(
-        self,
-        plural: str,
-        callback: Callable[[Any | None, Any | None], None],
-        *,
-        in_trials: bool = False,
-    ) -> None:
-        """Call `callback(old, new)` for every change of a watched object."""
-        self._add("object", callback, plural)
-        if in_trials:
-            self._add("tried", callback, plural)
-
-    def on_trial(self, begin: Callable[[], Callable[[], None]]) -> None:
-        """Call `begin()` before a trial, and what it returns after it."""
-        self._add("trial", begin)
-
-    def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
-        """Call `callback(pod, node_name)` for nominations; an empty name: one was cleared."""
-        self._add("nomination", callback)
-
-    def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
-        """Call `callback(pod, node_name)` after a binding succeeded."""
-        self._add("bind", callback)
-
-    def on_synced(self, callback: Callable[[], None]) -> None:
-        """Call `callback()` when every first list was handled."""
-        self._add("synced", callback)
-
-    def on_time(self, work: TimedWork) -> Callable[[], None]:
-        """Have `work` called when it is due; return what to call when that is earlier."""
-        self._add("time", work)
-        return self._board.wake
 
     @property
     def plurals(self) -> frozenset[str]:
@@ -240,7 +219,8 @@ class PluginSubscriptions:
             self._board.remove("object", each.change, each.plural)
         self._catching_up = []
 
-    def _add(self, kind: str, callback: Any, plural: str = "") -> None:
+    def add(self, kind: str, callback: Any, plural: str = "") -> None:
+        """Add a subscription, of the kinds of the board."""
         self._entries.append((kind, callback, plural))
         if self._attached:
             self._board.add(kind, callback, plural)
