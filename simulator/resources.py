@@ -1,6 +1,6 @@
 """The table of resources: what the server serves, under which names, and how each row behaves.
 
-Adding a kind means adding a row. A row is data; defaulting and validation of a kind are its
+Adding a kind means adding a line. A row is data; defaulting and validation of a kind are its
 strategy (`simulator.strategies`), printing its columns (`simulator.printing`). Two rows that name
 the same `storage` are two views of the same objects (core/v1 and events.k8s.io/v1 Events).
 """
@@ -117,19 +117,12 @@ EVENTS_V1_VIEW: Final = View(
 )
 """events.k8s.io/v1 over Events stored in their core/v1 form."""
 
+_REGARDING: Final = (
+    *("kind", "namespace", "name", "uid"),
+    *("apiVersion", "resourceVersion", "fieldPath"),
+)
 _EVENT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    **{
-        f"involvedObject.{name}": ("involvedObject", name)
-        for name in (
-            "kind",
-            "namespace",
-            "name",
-            "uid",
-            "apiVersion",
-            "resourceVersion",
-            "fieldPath",
-        )
-    },
+    **{f"involvedObject.{name}": ("involvedObject", name) for name in _REGARDING},
     "reason": ("reason",),
     "reportingComponent": ("reportingComponent",),
     "source": ("source", "component"),
@@ -137,287 +130,119 @@ _EVENT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _EVENTS_V1_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     **_EVENT_FIELDS,
-    **{
-        f"regarding.{name}": ("involvedObject", name)
-        for name in (
-            "kind",
-            "namespace",
-            "name",
-            "uid",
-            "apiVersion",
-            "resourceVersion",
-            "fieldPath",
-        )
-    },
+    **{f"regarding.{name}": ("involvedObject", name) for name in _REGARDING},
     "reportingController": ("reportingComponent",),
 }
-_POD_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "spec.nodeName": ("spec", "nodeName"),
-    "spec.restartPolicy": ("spec", "restartPolicy"),
-    "spec.schedulerName": ("spec", "schedulerName"),
-    "spec.serviceAccountName": ("spec", "serviceAccountName"),
-    "spec.hostNetwork": ("spec", "hostNetwork"),
-    "status.phase": ("status", "phase"),
-    "status.podIP": ("status", "podIP"),
-    "status.nominatedNodeName": ("status", "nominatedNodeName"),
+
+
+def _paths(names: str) -> dict[str, Any]:
+    """Return the fields of these names, which are their paths."""
+    return {"fields": {name: tuple(name.split(".")) for name in names.split()}}
+
+
+_MORE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "v1 events": {"fields": _EVENT_FIELDS},
+    "v1 namespaces": {
+        **_paths("status.phase"),
+        "verbs": ("create", "delete", "get", "list", "patch", "update", "watch"),
+    },
+    "v1 nodes": _paths("spec.unschedulable"),
+    "v1 pods": _paths(
+        "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName"
+        " spec.hostNetwork status.phase status.podIP status.nominatedNodeName"
+    ),
+    "v1 secrets": _paths("type"),
+    "apiextensions.k8s.io/v1 customresourcedefinitions": {
+        "subresources": ("status",),
+        "generation": True,
+    },
+    "batch/v1 jobs": {"fields": {"status.successful": ("status", "succeeded")}},
+    "events.k8s.io/v1 events": {
+        "storage": "events",
+        "fields": _EVENTS_V1_FIELDS,
+        "view": EVENTS_V1_VIEW,
+    },
+    "resource.k8s.io/v1 resourceclaims": {"merge_rules": CLAIM_RULES},
+    "resource.k8s.io/v1 resourceslices": _paths("spec.driver spec.nodeName"),
 }
-_POD_SUBRESOURCES: Final = ("binding", "ephemeralcontainers", "eviction", "resize", "status")
-_CREATE: Final = ("create",)
-_ALL: Final = ("all",)
+"""What the lines of the table do not say."""
 
-RESOURCES: Final[tuple[Resource, ...]] = (
-    Resource("", "v1", "bindings", "Binding", verbs=_CREATE),
-    Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",)),
-    Resource("", "v1", "endpoints", "Endpoints", short_names=("ep",)),
-    Resource("", "v1", "events", "Event", short_names=("ev",), fields=_EVENT_FIELDS),
-    Resource("", "v1", "limitranges", "LimitRange", short_names=("limits",)),
-    Resource(
-        "",
-        "v1",
-        "namespaces",
-        "Namespace",
-        namespaced=False,
-        short_names=("ns",),
-        subresources=("finalize", "status"),
-        fields={"status.phase": ("status", "phase")},
-        verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
-    ),
-    Resource(
-        "",
-        "v1",
-        "nodes",
-        "Node",
-        namespaced=False,
-        short_names=("no",),
-        subresources=("status",),
-        fields={"spec.unschedulable": ("spec", "unschedulable")},
-    ),
-    Resource(
-        "",
-        "v1",
-        "persistentvolumeclaims",
-        "PersistentVolumeClaim",
-        short_names=("pvc",),
-        subresources=("status",),
-    ),
-    Resource(
-        "",
-        "v1",
-        "persistentvolumes",
-        "PersistentVolume",
-        namespaced=False,
-        short_names=("pv",),
-        subresources=("status",),
-    ),
-    Resource(
-        "",
-        "v1",
-        "pods",
-        "Pod",
-        short_names=("po",),
-        subresources=_POD_SUBRESOURCES,
-        categories=_ALL,
-        fields=_POD_FIELDS,
-        generation=True,
-    ),
-    Resource(
-        "",
-        "v1",
-        "replicationcontrollers",
-        "ReplicationController",
-        short_names=("rc",),
-        subresources=("scale", "status"),
-        categories=_ALL,
-        generation=True,
-    ),
-    Resource(
-        "",
-        "v1",
-        "resourcequotas",
-        "ResourceQuota",
-        short_names=("quota",),
-        subresources=("status",),
-    ),
-    Resource("", "v1", "secrets", "Secret", fields={"type": ("type",)}),
-    Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",)),
-    Resource(
-        "",
-        "v1",
-        "services",
-        "Service",
-        short_names=("svc",),
-        subresources=("status",),
-        categories=_ALL,
-    ),
-    Resource(
-        "apps",
-        "v1",
-        "daemonsets",
-        "DaemonSet",
-        short_names=("ds",),
-        subresources=("status",),
-        categories=_ALL,
-        generation=True,
-    ),
-    Resource(
-        "apps",
-        "v1",
-        "deployments",
-        "Deployment",
-        short_names=("deploy",),
-        subresources=("scale", "status"),
-        categories=_ALL,
-        generation=True,
-    ),
-    Resource(
-        "apps",
-        "v1",
-        "replicasets",
-        "ReplicaSet",
-        short_names=("rs",),
-        subresources=("scale", "status"),
-        categories=_ALL,
-        generation=True,
-    ),
-    Resource(
-        "apps",
-        "v1",
-        "statefulsets",
-        "StatefulSet",
-        short_names=("sts",),
-        subresources=("scale", "status"),
-        categories=_ALL,
-        generation=True,
-    ),
-    Resource(
-        "apiextensions.k8s.io",
-        "v1",
-        "customresourcedefinitions",
-        "CustomResourceDefinition",
-        namespaced=False,
-        short_names=("crd", "crds"),
-        subresources=("status",),
-        generation=True,
-    ),
-    Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, verbs=_CREATE),
-    Resource(
-        "authorization.k8s.io",
-        "v1",
-        "selfsubjectaccessreviews",
-        "SelfSubjectAccessReview",
-        False,
-        verbs=_CREATE,
-    ),
-    Resource(
-        "authorization.k8s.io",
-        "v1",
-        "subjectaccessreviews",
-        "SubjectAccessReview",
-        False,
-        verbs=_CREATE,
-    ),
-    Resource(
-        "batch",
-        "v1",
-        "cronjobs",
-        "CronJob",
-        short_names=("cj",),
-        subresources=("status",),
-        categories=_ALL,
-        generation=True,
-    ),
-    Resource(
-        "batch",
-        "v1",
-        "jobs",
-        "Job",
-        subresources=("status",),
-        categories=_ALL,
-        generation=True,
-        fields={"status.successful": ("status", "succeeded")},
-    ),
-    Resource("coordination.k8s.io", "v1", "leases", "Lease"),
-    Resource(
-        "events.k8s.io",
-        "v1",
-        "events",
-        "Event",
-        short_names=("ev",),
-        storage="events",
-        fields=_EVENTS_V1_FIELDS,
-        view=EVENTS_V1_VIEW,
-    ),
-    Resource(
-        "policy",
-        "v1",
-        "poddisruptionbudgets",
-        "PodDisruptionBudget",
-        short_names=("pdb",),
-        subresources=("status",),
-        generation=True,
-    ),
-    Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False),
-    Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False),
-    Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False),
-    Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding"),
-    Resource("rbac.authorization.k8s.io", "v1", "roles", "Role"),
-    Resource(
-        "scheduling.k8s.io",
-        "v1",
-        "priorityclasses",
-        "PriorityClass",
-        False,
-        ("pc",),
-        generation=True,
-    ),
-    Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, generation=True),
-    Resource(
-        "resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", False, generation=True
-    ),
-    Resource(
-        "resource.k8s.io",
-        "v1",
-        "resourceclaims",
-        "ResourceClaim",
-        subresources=("status",),
-        merge_rules=CLAIM_RULES,
-    ),
-    Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
-    Resource(
-        "resource.k8s.io",
-        "v1",
-        "resourceslices",
-        "ResourceSlice",
-        False,
-        fields={"spec.driver": ("spec", "driver"), "spec.nodeName": ("spec", "nodeName")},
-        generation=True,
-    ),
-    Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False),
-    Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False),
-    Resource("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity"),
-    Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, ("sc",)),
-    Resource(
-        "storage.k8s.io",
-        "v1",
-        "volumeattachments",
-        "VolumeAttachment",
-        False,
-        subresources=("status",),
-    ),
-)
+_LISTS: Final = {
+    "short": "short_names",
+    "sub": "subresources",
+    "in": "categories",
+    "verbs": "verbs",
+}
 
 
-WORKLOAD_RESOURCES: Final = (
-    Resource(
-        "scheduling.k8s.io",
-        "v1beta1",
-        "podgroups",
-        "PodGroup",
-        subresources=("status",),
-        generation=True,
-    ),
-    Resource("scheduling.k8s.io", "v1beta1", "workloads", "Workload", generation=True),
-)
+def _rows(table: str) -> tuple[Resource, ...]:
+    """Read lines of an apiVersion, plural and kind, and what differs from most resources."""
+
+    def row(version: str, plural: str, kind: str, *options: str) -> Resource:
+        given = dict(each.partition("=")[::2] for each in options)
+        lists = {_LISTS[name]: tuple(given[name].split(",")) for name in _LISTS if name in given}
+        more = {
+            "generation": "generation" in given,
+            **lists,
+            **_MORE.get(f"{version} {plural}", {}),
+        }
+        group, _, version = version.rpartition("/")
+        return Resource(group, version, plural, kind, "cluster" not in given, **more)
+
+    return tuple(row(*line.split()) for line in table.strip().splitlines())
+
+
+RESOURCES: Final = _rows("""
+v1 bindings Binding verbs=create
+v1 configmaps ConfigMap short=cm
+v1 endpoints Endpoints short=ep
+v1 events Event short=ev
+v1 limitranges LimitRange short=limits
+v1 namespaces Namespace cluster short=ns sub=finalize,status
+v1 nodes Node cluster short=no sub=status
+v1 persistentvolumeclaims PersistentVolumeClaim short=pvc sub=status
+v1 persistentvolumes PersistentVolume cluster short=pv sub=status
+v1 pods Pod short=po sub=binding,ephemeralcontainers,eviction,resize,status in=all generation
+v1 replicationcontrollers ReplicationController short=rc sub=scale,status in=all generation
+v1 resourcequotas ResourceQuota short=quota sub=status
+v1 secrets Secret
+v1 serviceaccounts ServiceAccount short=sa
+v1 services Service short=svc sub=status in=all
+apps/v1 daemonsets DaemonSet short=ds sub=status in=all generation
+apps/v1 deployments Deployment short=deploy sub=scale,status in=all generation
+apps/v1 replicasets ReplicaSet short=rs sub=scale,status in=all generation
+apps/v1 statefulsets StatefulSet short=sts sub=scale,status in=all generation
+apiextensions.k8s.io/v1 customresourcedefinitions CustomResourceDefinition cluster short=crd,crds
+authentication.k8s.io/v1 tokenreviews TokenReview cluster verbs=create
+authorization.k8s.io/v1 selfsubjectaccessreviews SelfSubjectAccessReview cluster verbs=create
+authorization.k8s.io/v1 subjectaccessreviews SubjectAccessReview cluster verbs=create
+batch/v1 cronjobs CronJob short=cj sub=status in=all generation
+batch/v1 jobs Job sub=status in=all generation
+coordination.k8s.io/v1 leases Lease
+events.k8s.io/v1 events Event short=ev
+policy/v1 poddisruptionbudgets PodDisruptionBudget short=pdb sub=status generation
+node.k8s.io/v1 runtimeclasses RuntimeClass cluster
+rbac.authorization.k8s.io/v1 clusterrolebindings ClusterRoleBinding cluster
+rbac.authorization.k8s.io/v1 clusterroles ClusterRole cluster
+rbac.authorization.k8s.io/v1 rolebindings RoleBinding
+rbac.authorization.k8s.io/v1 roles Role
+scheduling.k8s.io/v1 priorityclasses PriorityClass cluster short=pc generation
+resource.k8s.io/v1 deviceclasses DeviceClass cluster generation
+resource.k8s.io/v1 devicetaintrules DeviceTaintRule cluster generation
+resource.k8s.io/v1 resourceclaims ResourceClaim sub=status
+resource.k8s.io/v1 resourceclaimtemplates ResourceClaimTemplate
+resource.k8s.io/v1 resourceslices ResourceSlice cluster generation
+storage.k8s.io/v1 csidrivers CSIDriver cluster
+storage.k8s.io/v1 csinodes CSINode cluster
+storage.k8s.io/v1 csistoragecapacities CSIStorageCapacity
+storage.k8s.io/v1 storageclasses StorageClass cluster short=sc
+storage.k8s.io/v1 volumeattachments VolumeAttachment cluster sub=status
+""")
+
+WORKLOAD_RESOURCES: Final = _rows("""
+scheduling.k8s.io/v1beta1 podgroups PodGroup sub=status generation
+scheduling.k8s.io/v1beta1 workloads Workload generation
+""")
 """Served with the feature gate GenericWorkload."""
 
 
