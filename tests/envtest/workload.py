@@ -296,14 +296,3 @@ class Workload:
 
     def _get(self, path: str) -> Json:
         return self.control_plane.admin.request("GET", path)
-
-
-def api_server_requests(control_plane: ControlPlane, **labels: str) -> int:
-    """Return the requests with these labels that the API server handled since its start."""
-    total = 0.0
-    for line in control_plane.kubectl("get", "--raw", "/metrics").splitlines():
-        if line.startswith("apiserver_request_total{") and all(
-            f'{name}="{value}"' in line for name, value in labels.items()
-        ):
-            total += float(line.rpartition(" ")[2])
-    return int(total)
