@@ -13,8 +13,10 @@ from scheduler.cli.cluster import SelectedCluster, cluster_options
 from scheduler.cli.config import add_reading_options, reading_options
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.permissions import needed_permissions, service_account
+from scheduler.cli.pod_format import one_line
 from scheduler.cli.reporting import EXIT_FAILED
 from scheduler.cli.tables import FOLDED, WHOLE, Cell, listing, put, wide_console
+from scheduler.sanitizing.redaction import shown_url
 
 if TYPE_CHECKING:
     from scheduler.cli.account_faults import Fault
@@ -32,11 +34,21 @@ ADVICE: Final = {
 }
 """Words before the rules to add, by the states that these are for."""
 
-ENDINGS: Final = {
-    EXIT_FAILED: "Exit code 1: something required is missing, see above.",
-    EXIT_DEGRADED: "Exit code 3: only optional permissions are missing, see above.",
+VERDICTS: Final = {
+    0: "Nothing is missing at {server}.",
+    EXIT_FAILED: "Something required is missing at {server} (exit code 1).",
+    EXIT_DEGRADED: "Only optional permissions are missing at {server} (exit code 3).",
 }
-"""What the exit codes mean, as the last line."""
+"""The first line, by exit code."""
+
+STYLES: Final = {
+    "missing": "red",
+    "off": "yellow",
+    "on-demand": "dim",
+    "absent": "yellow",
+    "ok": "green",
+}
+"""The states in the order in which they are listed."""
 
 Review = Callable[["ApiClient", "Access"], Awaitable[bool]]
 
@@ -89,6 +101,7 @@ class Finding:
     metavar="NAMESPACE/NAME",
     help="Check the permissions of this account instead of those of the kubeconfig's user.",
 )
+@click.option("--verbose", "-v", is_flag=True, help="List what is not missing, too.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
@@ -97,6 +110,7 @@ class Finding:
 def command(
     file: str | None,
     named: str | None,
+    verbose: bool,
     output: str,
     cluster: SelectedCluster,
     **values: Any,
@@ -106,10 +120,11 @@ def command(
     Without FILE: the defaults. STATE is ok, missing (nothing can be scheduled), off (one feature
     is off), on-demand (missing, and needed by some pods only) or absent (the API server has no such
     resource, so there are no objects). Permission to create the Lease is needed only while there is
-    none. The rules to add follow the table, and who leads in the cluster, and why replicas there do
-    not run. If an account may do almost nothing, the command says instead what is absent, such as
-    the account or its binding, and what creates it. To review another account you may create
-    subjectaccessreviews, as administrators may. Nothing in the cluster changes.
+    none. The verdict comes first, then what is not ok; -v lists all. The rules to add follow, and
+    who leads in the cluster, and why replicas there do not run. If an account may do almost
+    nothing, the command says instead what is absent, such as the account or its binding, and what
+    creates it. To review another account you may create subjectaccessreviews, as administrators
+    may. Nothing in the cluster changes.
 
     Exit code 0: nothing is missing. 1: something required is, or the cluster does not answer.
     2: wrong usage. 3: only optional permissions are missing.
@@ -123,32 +138,32 @@ def command(
     review = _reviewer(account)
     needed = needed_permissions(reading_options(file or "", **values))
 
-    async def work(client: ApiClient) -> tuple[list[Finding], list[Fault], list[str]]:
+    async def work(client: ApiClient) -> tuple[list[Finding], list[Fault], list[str], str]:
         from scheduler.cli.account_faults import causes, own_account
         from scheduler.cli.hints import for_administrator
         from scheduler.cli.installation import look
 
         findings = await find(client, needed, review)
         if output == "json":
-            return findings, [], []
+            return findings, [], [], ""
         if account is not None:
             faults = await causes(client, account, findings, file or "")
         else:
             with for_administrator():
                 faults = await causes(client, await own_account(client), findings, file or "")
-        return findings, faults, await look(client, needed)
+        server = client.transport.configuration.server
+        return findings, faults, await look(client, needed), server
 
-    findings, faults, installed = cluster.run(work)
+    findings, faults, installed, server = cluster.run(work)
+    states = {each.state for each in findings}
+    code = EXIT_FAILED if "missing" in states else EXIT_DEGRADED if "off" in states else 0
     if output == "json":
         click.echo(json.dumps([_as_data(each) for each in findings], indent=2))
     else:
-        _print(findings, faults)
+        click.echo(VERDICTS[code].format(server=one_line(shown_url(server))))
+        _print(findings, faults, verbose=verbose)
         if installed:
             click.echo("\n" + "\n".join(installed))
-    states = {each.state for each in findings}
-    code = EXIT_FAILED if "missing" in states else EXIT_DEGRADED if "off" in states else 0
-    if output == "table" and code:
-        click.echo(f"\n{ENDINGS[code]}")
     raise SystemExit(code)
 
 
@@ -194,29 +209,27 @@ def _reviewer(account: Account | None) -> Review:
     return review
 
 
-def _print(findings: Sequence[Finding], faults: Sequence[Fault] = ()) -> None:
+def _print(findings: Sequence[Finding], faults: Sequence[Fault], *, verbose: bool) -> None:
     from scheduler.permissions.rbac import missing_rules
 
-    styles = {
-        "ok": "green",
-        "absent": "yellow",
-        "off": "yellow",
-        "on-demand": "dim",
-        "missing": "red",
-    }
+    ordered = sorted(findings, key=lambda each: list(STYLES).index(each.state))
+    shown = [each for each in ordered if verbose or each.state != "ok"]
+    passed = sum(each.state == "ok" for each in findings)
+    listed = "" if verbose else "; -v lists them"
+    click.echo(f"{passed} of {len(findings)} checks passed{listed}.")
     columns = {"RESOURCE": WHOLE, "VERBS": WHOLE, "STATE": WHOLE, "CONSEQUENCE": FOLDED}
     rows: list[list[Cell]] = [
         [
             each.permission.qualified,
             ",".join(each.permission.verbs),
-            (each.state, styles[each.state]),
+            (each.state, STYLES[each.state]),
             each.consequence,
         ]
-        for each in findings
+        for each in shown
     ]
-    put(wide_console(), listing(columns, rows))
-    if not {"missing", "off"} & {each.state for each in findings}:
-        click.echo("\nNothing is missing.")
+    if rows:
+        click.echo()
+        put(wide_console(), listing(columns, rows))
     for each in faults:
         click.echo(f"\n{each.text}")
     explained: frozenset[str] = frozenset().union(*(each.instead_of for each in faults))

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from scheduler.cli.check import Finding
+from scheduler.cli.cluster import SelectedCluster
 from scheduler.framework import Permission
 from tests.unit.cli.command_line import Shell
 
@@ -107,3 +108,34 @@ def test_a_finding_has_a_state_and_what_follows(
 def test_what_has_no_namespace_is_missing_whatever_is_allowed() -> None:
     found = Finding(replace(NODES, namespace="a"), (), absent=False, nowhere=True)
     assert (found.state, found.consequence) == ("missing", "there is no namespace a")
+
+
+@pytest.mark.parametrize(
+    ("denied", "code", "verdict"),
+    [
+        ((), 0, "Nothing is missing at http://localhost:8080."),
+        ((QUOTAS,), 3, "Only optional permissions are missing at http://localhost:8080"),
+        ((QUOTAS, NODES), 1, "Something required is missing at http://localhost:8080"),
+    ],
+)
+def test_the_verdict_comes_first_and_what_is_missing_next(
+    denied: tuple[Permission, ...],
+    code: int,
+    verdict: str,
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [
+        Finding(each, READ if each in denied else (), absent=False) for each in (QUOTAS, NODES)
+    ]
+    server = "http://me:secret@localhost:8080"
+    monkeypatch.setattr(SelectedCluster, "run", lambda *_: (found, [], ["a leads"], server))
+    ended = shell("check")
+    first, passed, *rows = ended.out.splitlines()
+    assert (ended.code, first.startswith(verdict)) == (code, True)
+    assert passed == f"{2 - len(denied)} of 2 checks passed; -v lists them."
+    names = [each.split()[0] for each in rows[2:] if "list,watch" in each]
+    assert names == [each.resource for each in reversed(denied)]
+    every = shell("check", "-v").out.splitlines()
+    assert sum("list,watch" in each for each in every) >= 2
+    assert every[0] == first

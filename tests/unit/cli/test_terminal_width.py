@@ -395,7 +395,7 @@ def reviewed() -> None:
         group="resource.k8s.io", resource="resourceclaimtemplates", verbs=("get", "list", "watch"),
         purpose=SENTENCE, without="pods with claims of this long sentence are not scheduled at all",
     )  # fmt: skip
-    check._print([check.Finding(permission, denied=("list",), absent=False)])
+    check._print([check.Finding(permission, denied=("list",), absent=False)], [], verbose=False)
 
 
 def test_tables_of_other_commands_fit(
