@@ -7,9 +7,11 @@ object and in events was written by somebody else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from scheduler.api.quantity import NANO, Quantity, parse
 from scheduler.cli.hints import kubectl
 from scheduler.cli.pod_format import one_line
 from scheduler.explain.records.wording import counted, shortened
@@ -29,6 +31,15 @@ IN_ORDER: Final = "{wanted}: a StatefulSet creates each after the one before is 
 SEE_EVENTS: Final = (
     "{wanted}; its events may say why:  {kubectl} -n {namespace} describe {word} {name}"
 )
+
+
+_EXCEEDED: Final = re.compile(
+    r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)"
+)
+_UNSTATED: Final = re.compile(r"failed quota: \S+: must specify ")
+STATE: Final = "\nState them in the containers, or let a LimitRange set defaults."
+RAISE: Final = "\nFor {pods}, ResourceQuota {quota} must have at least {raised}{less}."
+LESS: Final = ", or each must request at most {rooms}"
 
 
 class Numbers(NamedTuple):
@@ -70,19 +81,67 @@ def missing(
     creator = "ReplicaSet" if kind == "Deployment" else kind
     if numbers is None or not lacks:
         # A rollout that cannot go on has the pods of before.
-        return NOT_REPLACED.format(creator=creator, cause=cause) if cause else ""
+        return NOT_REPLACED.format(creator=creator, cause=cause) + cure(cause) if cause else ""
     wanted, cannot = numbers.text(), "cannot" if cause else "could not"
     if cause := cause or _newest(events()):
         rest = "the others" if numbers.exist else "them"
-        return NOT_CREATED.format(
+        text = NOT_CREATED.format(
             wanted=wanted, creator=creator, cannot=cannot, rest=rest, cause=cause
         )
+        return text + cure(cause, numbers.wanted - numbers.exist)
     ordered = at(found, "spec.podManagementPolicy") != "Parallel"
     if kind == "StatefulSet" and numbers.exist and ordered:
         return IN_ORDER.format(wanted=wanted)
     return SEE_EVENTS.format(
         wanted=wanted, namespace=namespace, word=kind.lower(), name=name, kubectl=kubectl()
     )
+
+
+def cure(message: str, pods: int = 1) -> str:
+    """Say with which quota, or requests, so many more pods could be created, in a further line.
+
+    Empty if it is no quota that refuses them, or the message of the API server has no numbers.
+
+    >>> asked = "requested: requests.cpu=4, used: requests.cpu=1, limited: requests.cpu=2"
+    >>> cure(f"exceeded quota: q, {asked}", 2)[1:]
+    'For 2 pods, ResourceQuota q must have at least requests.cpu=9, or each must request at most \
+requests.cpu=500m.'
+    """
+    if _UNSTATED.search(message):
+        return STATE
+    found = _EXCEEDED.search(message)
+    if found is None:
+        return ""
+    try:
+        # Of each, only the resources for which there is no room.
+        wanted, used, hard = map(_amounts, found.groups()[1:])
+        raised = {
+            name: Quantity(used[name].nano + pods * each.nano, hard[name].format)
+            for name, each in wanted.items()
+        }
+        rooms = {name: _share(name, hard[name] - used[name], pods) for name in wanted}
+    except (ValueError, LookupError):
+        return ""
+    less = LESS.format(rooms=_listed(rooms)) if all(rooms.values()) else ""
+    return RAISE.format(
+        pods=counted(pods, "pod"), quota=found[1], raised=_listed(raised), less=less
+    )
+
+
+def _amounts(text: str) -> dict[str, Quantity]:
+    """Read such as `pods=1,requests.cpu=4`."""
+    pairs = (each.split("=") for each in text.rstrip(".,").split(","))
+    return {name: parse(amount) for name, amount in pairs}
+
+
+def _listed(amounts: dict[str, Quantity]) -> str:
+    return ", ".join(f"{name}={each.canonical()}" for name, each in amounts.items())
+
+
+def _share(name: str, room: Quantity, pods: int) -> Quantity:
+    """Return what each pod may request of what is left, rounded down; of devices and counts 0."""
+    unit = NANO // 1000 if name.endswith("cpu") else NANO << 20
+    return Quantity(max(0, room.nano) // pods // unit * unit, room.format)
 
 
 def _on_purpose(found: Any, kind: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli.owner_status import missing
+from scheduler.cli.owner_status import cure, missing
 
 
 def condition(kind: str, status: str, reason: str, message: str = "") -> dict[str, Any]:
@@ -122,3 +122,48 @@ def test_what_is_no_count_says_nothing(value: Any, kind: str) -> None:
     status = {"replicas": 1, "active": value, "desiredNumberScheduled": value, "conditions": value}
     assert missing({"spec": {**spec, "suspend": 1}, "status": status}, kind, "a", "b", 1) == ""
     assert missing({"spec": value, "status": value}, kind, "a", "b") == ""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "pods", "text"),
+    [
+        (
+            "requested: requests.cpu=4, used: requests.cpu=0, limited: requests.cpu=2",
+            3,
+            "at least requests.cpu=12, or each must request at most requests.cpu=666m.",
+        ),
+        (
+            "requested: memory=8Gi, used: memory=1Gi, limited: memory=2Gi.",
+            1,
+            "at least memory=9Gi, or each must request at most memory=1Gi.",
+        ),
+        # Nothing that a pod requests makes room for its number.
+        (
+            "requested: pods=1,cpu=1, used: pods=9,cpu=3, limited: pods=9,cpu=3500m",
+            2,
+            "at least pods=11, cpu=5.",
+        ),
+        # Cut off, or unlike what an API server writes.
+        ("requested: cpu=4, used: cpu=1, limited: cp…", 1, ""),
+        ("requested: cpu=4, used: cpu=many, limited: cpu=2", 1, ""),
+        ("requested: cpu, used: cpu=1, limited: cpu=2", 1, ""),
+        ("requested: pods=1, limited: pods=2", 1, ""),
+    ],
+)
+def test_of_a_quota_the_cure_is_told_with_numbers(numbers: str, pods: int, text: str) -> None:
+    said = cure(f'pods "a" is forbidden: exceeded quota: q, {numbers}', pods)
+    counted = "1 pod" if pods == 1 else f"{pods} pods"
+    assert said == (f"\nFor {counted}, ResourceQuota q must have {text}" if text else "")
+
+
+def test_the_cure_is_for_the_pods_that_lack() -> None:
+    refused = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"
+    status = {"replicas": 1, "conditions": [{**FAILED, "message": refused}]}
+    said = missing({"spec": {"replicas": 4}, "status": status}, "ReplicaSet", "web", "shop", 1)
+    assert said.endswith("\nFor 3 pods, ResourceQuota q must have at least pods=4.")
+    rollout = missing({"spec": {"replicas": 1}, "status": status}, "ReplicaSet", "web", "shop", 1)
+    assert rollout.endswith("\nFor 1 pod, ResourceQuota q must have at least pods=2.")
+    unstated = {**FAILED, "message": "failed quota: q: must specify limits.cpu for: a"}
+    said = missing({"spec": {"replicas": 4}, "status": {"conditions": [unstated]}}, "ReplicaSet",
+                   "web", "shop")  # fmt: skip
+    assert said.endswith("for: a\nState them in the containers, or let a LimitRange set defaults.")
