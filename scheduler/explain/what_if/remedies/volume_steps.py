@@ -43,11 +43,16 @@ def volumes(situation: Situation) -> Iterator[Step]:
         yield from _class_made(situation, claim)
     missing = [name for name, claim in found if claim is None]
     bad = [name for name, _ in found]
-    yield from _named_otherwise(situation, missing)
+    meant = situation.meant("PersistentVolumeClaim", missing)
+    yield from _named_otherwise(situation, meant)
     if missing:
-        yield from _claims_made(situation, missing, Code.CREATE_CLAIM, 5.0)
+        # Such a claim may not suffice: it may wait for a volume itself.
+        other = f"name {', '.join(meant.values())}" if meant else "correct the name"
+        after = f", or {other} in the pod"
+        yield from _claims_made(situation, missing, Code.CREATE_CLAIM, 5.0, after)
     if bad:
-        yield from _claims_made(situation, bad, Code.REPLACE_CLAIM, 8.0)
+        after = _templates(situation, bad)
+        yield from _claims_made(situation, bad, Code.REPLACE_CLAIM, 8.0, after)
     yield from _dropped(situation)
 
 
@@ -175,9 +180,8 @@ def _class_made(situation: Situation, claim: PersistentVolumeClaim | None) -> It
         yield Step(Code.CREATE_STORAGE_CLASS, text, (change,), 4.0)
 
 
-def _named_otherwise(situation: Situation, missing: list[str]) -> Iterator[Step]:
+def _named_otherwise(situation: Situation, meant: dict[str, str]) -> Iterator[Step]:
     """Name claims that exist, in place of those with similar names that do not."""
-    meant = situation.meant("PersistentVolumeClaim", missing)
     volumes = situation.spec.get("volumes", [])
     for index, each in enumerate(volumes):
         name = (each.get("persistentVolumeClaim") or {}).get("claimName", "")
@@ -196,11 +200,10 @@ def _templates(situation: Situation, claims: list[str]) -> str:
 
 
 def _claims_made(
-    situation: Situation, claims: list[str], code: Code, cost: float
+    situation: Situation, claims: list[str], code: Code, cost: float, after: str
 ) -> Iterator[Step]:
     """Create claims, or replace them, of each class that provisions once a pod is placed."""
     creates = code is Code.CREATE_CLAIM
-    after = ", or correct the name in the pod" if creates else _templates(situation, claims)
     namespace = situation.pod.metadata.namespace
     stores = situation.trial.objects("StorageClass")
     classes = [

@@ -46,11 +46,15 @@ def test_a_claim_with_a_similar_name_is_to_be_named_first() -> None:
     elsewhere["metadata"]["namespace"] = "other"
     found = remedies(mounting("p-0", "data-wbe"), claim("data-web", "late"), elsewhere, LATE)
     assert found[0] == "name claim data-web instead of data-wbe in volume data-wbe"
-    assert found[1].startswith("create claim data-wbe, ")
-    # That of another replica is not meant, nor one with which the pod would wait all the same.
-    for name, kind in (("data-2", "late"), ("data-11", "late"), ("data1", "none")):
-        found = remedies(mounting("p-0", "data-1"), claim(name, kind), LATE)
-        assert found[0].startswith("create claim data-1, ")
+    created = f"create claim data-wbe, of storage class late{THEN}, or name data-web in the pod"
+    assert found[1] == created
+    # One with which the pod would wait all the same is no remedy of its own.
+    found = remedies(mounting("p-0", "data-wbe"), claim("data-web", "none"), LATE)
+    assert found[0] == created
+    # That of another replica is not meant.
+    for name in ("data-2", "data-11"):
+        found = remedies(mounting("p-0", "data-1"), claim(name, "late"), LATE)
+        assert found[0].endswith(", or correct the name in the pod")
 
 
 def test_the_claims_of_a_stateful_set_come_from_its_template() -> None:
