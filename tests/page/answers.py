@@ -33,6 +33,7 @@ REMEDIES: Final = {
             "cost": 1.0,
         }
     ],
+    "first": [{"text": "create the pod with schedulerName kubestow"}],
     "fits": "",
     "tried": 12,
     "complete": True,

@@ -155,6 +155,8 @@ async def test_the_keyboard_alone_leads_to_the_story_of_a_pod(page: Page) -> Non
         await page.until("document.activeElement.innerText === 'Pod team-a/web-1'")
         await page.until("document.body.innerText.includes('wants 6, most free: 3.5')")
         await page.until("document.body.innerText.includes('remove taint dedicated=x:NoSchedule')")
+        first = "First create the pod with schedulerName kubestow. Then one of these:"
+        assert await page.evaluate(f"document.body.innerText.includes('{first}')")
 
 
 async def focus(page: Page, text: str) -> None:
