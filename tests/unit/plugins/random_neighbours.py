@@ -12,7 +12,8 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from scheduler.api import Namespace, Pod, Service
-from scheduler.cache import Cache
+from scheduler.cache import Cache, NodeOverlay
+from scheduler.framework import CycleState, Status
 from tests.unit.api.objects import pod as api_pod
 from tests.unit.plugins.clusters import Cluster, node
 
@@ -211,3 +212,38 @@ class Maker:
                 del labels[key]
         taints = [{"key": "t", "effect": "NoSchedule"}] if self._maybe(0.2) else []
         cache.set_node(node(name, labels=labels, taints=taints))
+
+
+def check_added_pod(
+    maker: Maker, plugin: Any, cluster: Cluster, pod: Pod, other: Pod, without: CycleState
+) -> None:
+    """Check that adding and removing another pod on some node equals counting again.
+
+    `without` is the state of the pod's PreFilter.
+    """
+    table = cluster.table
+    row = maker.random.choice(table.rows.tolist())
+    other.metadata.uid = "other"
+    other.spec.node_name = table.names[row]
+    cluster.intern(other)
+
+    def asked(state: CycleState) -> list[Status | None]:
+        return [plugin.filter(state, pod, table.node_info(each)) for each in table.rows.tolist()]
+
+    overlay = NodeOverlay(table, row)
+    before = asked(without)
+    added = without.clone()
+    plugin.add_pod(added, pod, other, overlay)
+    after = asked(added)
+    codes = plugin.filter_rows(added, pod, table, table.rows)
+    assert [plugin.filter_status(added, pod, c) if c else None for c in codes.tolist()] == after
+    cluster.cache.add_pod(other)
+    with_other = CycleState()
+    assert plugin.pre_filter(with_other, pod, table) is None
+    assert after == asked(with_other)
+    removed = with_other.clone()
+    plugin.remove_pod(removed, pod, other, overlay)
+    assert asked(removed) == before
+    # The originals saw nothing of what was done to their copies.
+    assert asked(without) == before
+    assert asked(with_other) == after

@@ -14,11 +14,10 @@ from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from scheduler.api import Pod
 from scheduler.api.many_terms import MANY_TERMS
 from scheduler.api.pod_affinity import AffinityTerm, PodAffinityTerms, compile_pod_affinity
-from scheduler.cache import NodeOverlay
-from scheduler.framework import CycleState, NodeInfo, Status
+from scheduler.framework import CycleState, NodeInfo
 from scheduler.testing import PluginCase, check_plugin_contract
 from tests.unit.plugins.clusters import Cluster
-from tests.unit.plugins.random_neighbours import LABELS_OF_SPACES, Maker, seeds
+from tests.unit.plugins.random_neighbours import LABELS_OF_SPACES, Maker, check_added_pod, seeds
 
 QUICK = settings(
     max_examples=60,
@@ -188,30 +187,7 @@ def test_adding_and_removing_a_pod_equals_counting_again(seed: int) -> None:
     assume(not terms_of(pod).errors)
     plugin, table = InterPodAffinity(None, cluster.handle()), cluster.table
     assume(len(table.rows))
-    row = maker.random.choice(table.rows.tolist())
-    other.metadata.uid = "other"
-    other.spec.node_name = table.names[row]
-    cluster.intern(other)
-
-    def asked(state: CycleState) -> list[Status | None]:
-        return [plugin.filter(state, pod, table.node_info(each)) for each in table.rows.tolist()]
-
-    without, overlay = CycleState(), NodeOverlay(table, row)
+    state = CycleState()
     # A plugin that sits out is not asked about added pods either.
-    assume(plugin.pre_filter(without, pod, table) is None)
-    before = asked(without)
-    added = without.clone()
-    plugin.add_pod(added, pod, other, overlay)
-    after = asked(added)
-    codes = plugin.filter_rows(added, pod, table, table.rows)
-    assert [plugin.filter_status(added, pod, c) if c else None for c in codes.tolist()] == after
-    cluster.cache.add_pod(other)
-    with_other = CycleState()
-    assert plugin.pre_filter(with_other, pod, table) is None
-    assert after == asked(with_other)
-    removed = with_other.clone()
-    plugin.remove_pod(removed, pod, other, overlay)
-    assert asked(removed) == before
-    # The originals saw nothing of what was done to their copies.
-    assert asked(without) == before
-    assert asked(with_other) == after
+    assume(plugin.pre_filter(state, pod, table) is None)
+    check_added_pod(maker, plugin, cluster, pod, other, state)

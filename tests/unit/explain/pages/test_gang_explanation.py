@@ -13,11 +13,9 @@ from scheduler.cli.group_explanation import show_group
 from scheduler.explain.examining.group_examination import MAX_DOMAINS, MAX_TEMPLATES
 from scheduler.explain.pages.group_explainer import EXAMPLES
 from scheduler.explain.records import GroupDomain, GroupExplanation
-from scheduler.testing import node, pod
+from scheduler.testing import pod
 from tests.unit.explain.pages.gang_pages_of import explainer_of, pages_of
-from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
-
-RACK = "example.com/rack"
+from tests.unit.plugins.gang_scheduling.gang_cluster import RACK, GangCluster, racks
 
 
 def explained(cluster: GangCluster, name: str = "g") -> GroupExplanation:
@@ -31,15 +29,6 @@ def printed(cluster: GangCluster, name: str = "g") -> list[str]:
     for group in page.groups:
         show_group(group, page.now, Console(file=file, width=10_000, highlight=False))
     return [" ".join(line.split()) for line in file.getvalue().splitlines()]
-
-
-def racks(*sizes: int) -> GangCluster:
-    """Return a cluster with as many nodes of 4 CPUs in each rack."""
-    cluster = GangCluster(nodes=0)
-    for rack, size in enumerate(sizes):
-        for number in range(size):
-            cluster.add_node(node(f"r{rack}-{number}", cpu=4, labels={RACK: f"r{rack}"}))
-    return cluster
 
 
 def test_a_group_without_room_shows_terms_members_verdict_bounds_and_next_attempt() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.engine import Engine
 from scheduler.groups.cycles.cycle import GroupCycle
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 
@@ -31,3 +32,17 @@ def cycles(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(GroupCycle, "run", counted)
     return results
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods that were attempted."""
+    tried: list[str] = []
+    decide = Engine.decide
+
+    def counted(engine: Engine, info: Any, **options: Any) -> Any:
+        tried.append(info.key)
+        return decide(engine, info, **options)
+
+    monkeypatch.setattr(Engine, "decide", counted)
+    return tried

@@ -10,6 +10,8 @@ from plugins import GangScheduling
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.testing import Cluster, node, pod
 
+RACK = "example.com/rack"
+
 
 class GangCluster(Cluster):
     """Nodes of 4 CPU, and members of 2 CPU unless a test says otherwise."""
@@ -104,3 +106,12 @@ class GangCluster(Cluster):
 def notes(cluster: GangCluster, reason: str) -> list[str]:
     """Return the texts of the Events with a reason, in order."""
     return [each.note for each in cluster.events if each.reason == reason]
+
+
+def racks(*sizes: int) -> GangCluster:
+    """Return a cluster with as many nodes of 4 CPUs in each rack."""
+    cluster = GangCluster(nodes=0)
+    for rack, size in enumerate(sizes):
+        for number in range(size):
+            cluster.add_node(node(f"r{rack}-{number}", cpu=4, labels={RACK: f"r{rack}"}))
+    return cluster

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 
-from scheduler.engine import Engine
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 from tests.unit.plugins.gang_scheduling.test_repeated_members import KINDS, ZONE
-
-
-@pytest.fixture
-def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The pods that were attempted."""
-    tried: list[str] = []
-    decide = Engine.decide
-
-    def counted(engine: Engine, info: Any, **options: Any) -> Any:
-        tried.append(info.key)
-        return decide(engine, info, **options)
-
-    monkeypatch.setattr(Engine, "decide", counted)
-    return tried
 
 
 def test_no_member_is_tried_where_too_few_fit(cluster: GangCluster, attempts: list[str]) -> None:

@@ -14,9 +14,8 @@ from scheduler.explain.records import GroupView
 from scheduler.groups import PodGroups
 from scheduler.testing import node, pod
 from tests.unit.groups.objects import member, pod_group
-from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster, notes
+from tests.unit.plugins.gang_scheduling.gang_cluster import RACK, GangCluster, notes, racks
 
-RACK = "example.com/rack"
 NEVER = {"preemptionPolicy": "Never"}
 
 
@@ -26,14 +25,6 @@ def view(cluster: GangCluster, name: str = "g") -> GroupView:
     assert isinstance(plugin, GangScheduling)
     views, _ = plugin.group_views("default", 100)
     return next(each for each in views if each.group == f"default/{name}")
-
-
-def racks(*sizes: int) -> GangCluster:
-    cluster = GangCluster(nodes=0)
-    for rack, size in enumerate(sizes):
-        for number in range(size):
-            cluster.add_node(node(f"r{rack}-{number}", cpu=4, labels={RACK: f"r{rack}"}))
-    return cluster
 
 
 def test_numbers_the_scarce_resource_and_what_an_empty_cluster_takes() -> None:

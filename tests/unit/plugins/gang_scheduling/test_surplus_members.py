@@ -2,27 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from scheduler.engine import Engine
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
-
-
-@pytest.fixture
-def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The pods that were attempted."""
-    tried: list[str] = []
-    decide = Engine.decide
-
-    def counted(engine: Engine, info: Any, **options: Any) -> Any:
-        tried.append(info.key)
-        return decide(engine, info, **options)
-
-    monkeypatch.setattr(Engine, "decide", counted)
-    return tried
 
 
 def test_of_those_that_are_alike_one_is_refused_by_an_attempt(
