@@ -192,6 +192,12 @@ class Stage:
         await self.quiet()
         assert self.attempts(name) == number, "no attempt besides"
 
+    async def rejected_once(self, fallback: str | None, *constraints: Any, **spec: Any) -> None:
+        """Create uneven zones and pod `p` (see `spread`), and wait until one attempt has failed."""
+        self.uneven()
+        self.create(spread("p", fallback, *constraints, **spec))
+        await self.attempted("p", 1)
+
     async def attempted_without_nodes(self, name: str) -> None:
         """The pod was popped, and put back because there is no node to ask any plugin about."""
         await until(lambda: self.place(name) == "backoff", f"{name} tried without nodes")

@@ -55,9 +55,7 @@ async def test_a45_an_invalid_annotation_is_ignored_as_a_whole(
 
 async def test_a46_an_operator_repairs_the_annotation(cluster: EmbeddedCluster) -> None:
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", "zone=Nope"))
-        await stage.attempted("p", 1)
+        await stage.rejected_once("zone=Nope")
         stage.annotate("p", ZONE_NPF)
         await stage.retried("p", 2)
         assert stage.condition("p")["reason"] == "AwaitingCriteria"
@@ -81,9 +79,7 @@ async def test_a46_an_operator_rescues_a_pod_that_had_no_criteria(
 
 async def test_a47_the_native_field_wins_with_one_warning(native: EmbeddedCluster) -> None:
     async with staged(native) as stage:
-        stage.uneven()
-        stage.create(spread("p", f"{ZONE}={PF}", [constraint(fallbackCriteria=[NPF])]))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(f"{ZONE}={PF}", [constraint(fallbackCriteria=[NPF])])
         assert stage.place("p") == "unschedulable", "PreemptionFailed does not count"
         await until(lambda: stage.events(INVALID))
         (note,) = stage.events(INVALID)
@@ -95,9 +91,7 @@ async def test_a47_the_native_field_wins_with_one_warning(native: EmbeddedCluste
 
 async def test_a47_a_star_does_not_contradict_the_field(native: EmbeddedCluster) -> None:
     async with staged(native) as stage:
-        stage.uneven()
-        stage.create(spread("p", f"*={PF}", [constraint(fallbackCriteria=[NPF])]))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(f"*={PF}", [constraint(fallbackCriteria=[NPF])])
         await stage.stays("p", 1)
         assert stage.events(INVALID) == []
 
@@ -122,9 +116,7 @@ async def test_a49_without_the_gate_everything_is_ignored(native: EmbeddedCluste
 async def test_a48_the_gate_on_again_finds_the_field_again(native: EmbeddedCluster) -> None:
     """The scheduler's part of A48; the API server's is in the simulator's tests."""
     async with staged(native, gate=False) as stage:
-        stage.uneven()
-        stage.create(spread("p", None, [constraint(fallbackCriteria=[NPF])]))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(None, [constraint(fallbackCriteria=[NPF])])
         stage.provisioning("p", "False")
         await stage.stays("p", 1)
     async with staged(native) as stage:

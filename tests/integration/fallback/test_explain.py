@@ -12,7 +12,7 @@ from scheduler.explain.examining.explainer import Explainer
 from scheduler.explain.records import ExplainPage
 from scheduler.explain.records.story import tell
 from simulator import EmbeddedCluster
-from tests.integration.fallback.stage import NPF, PF, ZONE, Stage, constraint, spread, staged
+from tests.integration.fallback.stage import NPF, PF, ZONE, Stage, constraint, staged
 
 
 def shown(stage: Stage) -> str:
@@ -34,9 +34,7 @@ def shown(stage: Stage) -> str:
 
 async def test_every_criterion_with_its_evidence(cluster: EmbeddedCluster) -> None:
     async with staged(cluster, nodeProvisioningTimeout="5m") as stage:
-        stage.uneven()
-        stage.create(spread("p", f"{ZONE}={NPF}+{PF}", [constraint()]))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(f"{ZONE}={NPF}+{PF}", [constraint()])
         stage.clock.ahead += 60
         text = shown(stage)
         assert "PodTopologySpread" in text
@@ -54,9 +52,7 @@ async def test_every_criterion_with_its_evidence(cluster: EmbeddedCluster) -> No
 
 async def test_strict_first_is_explained_as_it_is_done(cluster: EmbeddedCluster) -> None:
     async with staged(cluster, fallbackStrategy="StrictFirst") as stage:
-        stage.uneven()
-        stage.create(spread("p", f"{ZONE}={NPF}"))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(f"{ZONE}={NPF}")
         assert "None of 2 nodes fits" in shown(stage)
         stage.wiring.scheduling.loop.pause(True)
         stage.provisioning("p", "False")

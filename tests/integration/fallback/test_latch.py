@@ -80,9 +80,7 @@ async def test_a17_a_condition_that_is_false_for_good_leaves_scoring_to_prefer_t
 ) -> None:
     """1.5: capacity returns; soft, the emptier zone still scores higher."""
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", f"{ZONE}=NodeProvisioningFailed"))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(f"{ZONE}=NodeProvisioningFailed")
         stage.provisioning("p", "False")
         await stage.quiet()
         delete(cluster, "full")

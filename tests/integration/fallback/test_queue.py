@@ -68,9 +68,7 @@ async def test_a34_a_condition_that_comes_while_the_pod_is_in_flight(
     cluster: EmbeddedCluster,
 ) -> None:
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_NPF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_NPF)
         queue = stage.wiring.scheduling.queue
         # Nothing can come between the lines of an attempt: so the test is the loop for once.
         stage.wiring.scheduling.loop.pause(True)
@@ -88,9 +86,7 @@ async def test_a34_a_condition_that_comes_while_the_pod_is_in_flight(
 
 async def test_a35_the_timeout_alone(cluster: EmbeddedCluster) -> None:
     async with staged(cluster, nodeProvisioningTimeout=TIMEOUT) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_NPF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_NPF)
         ticks = "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds_count"
         for period in range(9):
             stage.advance(30)
@@ -108,9 +104,7 @@ async def test_a35_the_timeout_alone(cluster: EmbeddedCluster) -> None:
 async def test_a36_an_answer_of_the_autoscaler_stops_the_clock(cluster: EmbeddedCluster) -> None:
     """True, or its end, counts for itself: time does not soften what an autoscaler works on."""
     async with staged(cluster, nodeProvisioningTimeout=TIMEOUT) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_NPF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_NPF)
         stage.provisioning("p", "True")
         await stage.stays("p", 1, seconds=400)
         stage.provisioning("p", "Unknown")
@@ -152,9 +146,7 @@ async def test_a37_a_gated_pod_with_preemption_failed_is_strict_at_first(
 async def test_a38_a_restart_does_not_start_the_clock_again(cluster: EmbeddedCluster) -> None:
     clock = JumpingClock()
     async with staged(cluster, clock=clock, nodeProvisioningTimeout=TIMEOUT) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_NPF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_NPF)
         began = stage.condition("p")["message"]
         clock.ahead += 240
     async with staged(cluster, clock=clock, nodeProvisioningTimeout=TIMEOUT) as stage:
@@ -187,9 +179,7 @@ async def test_a39_a_restart_with_preemption_failed_takes_the_status_at_its_word
     cluster: EmbeddedCluster,
 ) -> None:
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_PF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_PF)
     async with staged(cluster) as stage:
         await until(lambda: bound_to(cluster, "p") == "z1")
         assert stage.attempts("p") == 1, "unknown outcome: the literal test, at once"

@@ -30,9 +30,7 @@ async def test_a02_a_new_pod_is_tried_strictly_and_autoscalers_see_it(
     cluster: EmbeddedCluster,
 ) -> None:
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_NPF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_NPF)
         await stage.stays("p", 1)
         scheduled = stage.condition("p", "PodScheduled")
         assert (scheduled["status"], scheduled["reason"]) == ("False", "Unschedulable")
@@ -48,9 +46,7 @@ async def test_a03_the_condition_alone_brings_the_pod_to_the_other_zone(
     cluster: EmbeddedCluster,
 ) -> None:
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_NPF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_NPF)
         stage.provisioning("p", "False", reason="NotTriggerScaleUp", message="1 in backoff")
         await stage.bound("p", "z1")
         assert stage.attempts("p") == 2
@@ -81,9 +77,7 @@ async def test_a04_a05_any_other_condition_leaves_it_strict(
     cluster: EmbeddedCluster, status: str
 ) -> None:
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_NPF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_NPF)
         stage.provisioning("p", status)
         await stage.stays("p", 1)
         stage.create(zone_node("z2b", "Z2", cpu="0"))
@@ -92,9 +86,7 @@ async def test_a04_a05_any_other_condition_leaves_it_strict(
 
 async def test_a06_preemption_in_vain_softens_the_next_attempt(cluster: EmbeddedCluster) -> None:
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_PF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_PF)
         assert stage.place("p") == "backoff"
         await stage.bound("p", "z1")
         assert stage.attempts("p") == 2
@@ -124,9 +116,7 @@ async def test_a08_one_of_two_criteria_is_not_enough(cluster: EmbeddedCluster) -
 
 async def test_a09_both_criteria_must_hold(cluster: EmbeddedCluster) -> None:
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", BOTH))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(BOTH)
         await stage.stays("p", 1)
         assert stage.condition("p")["message"].endswith(f"zone waits for {NPF}")
         stage.create(zone_node("z2b", "Z2", cpu="0"))
@@ -138,9 +128,7 @@ async def test_a09_both_criteria_must_hold(cluster: EmbeddedCluster) -> None:
 async def test_a10_true_before_the_attempt_takes_it_back(cluster: EmbeddedCluster) -> None:
     """Rule S10: the criteria are judged in the attempt, not when they woke the pod."""
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_NPF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_NPF)
         stage.provisioning("p", "False")
         await stage.quiet()
         assert stage.place("p") == "backoff"
@@ -179,9 +167,7 @@ async def test_a11_each_constraint_is_judged_alone(cluster: EmbeddedCluster) -> 
 
 async def test_a12_an_empty_list_never_falls_back(native: EmbeddedCluster) -> None:
     async with staged(native, nodeProvisioningTimeout="1m") as stage:
-        stage.uneven()
-        stage.create(spread("p", None, [constraint(fallbackCriteria=[])]))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(None, [constraint(fallbackCriteria=[])])
         stage.provisioning("p", "False")
         await stage.stays("p", 1, seconds=120)
         assert stage.condition("p") == {}
@@ -190,9 +176,7 @@ async def test_a12_an_empty_list_never_falls_back(native: EmbeddedCluster) -> No
 async def test_a14_criteria_need_no_other_plugins(cluster: EmbeddedCluster) -> None:
     """Without PostFilter plugins preemption cannot be tried, which counts as failed (S6)."""
     async with staged(cluster, points={"postFilter": {"disabled": [{"name": "*"}]}}) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_PF, priorityClassName="high"))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_PF, priorityClassName="high")
         await stage.bound("p", "z1")
         assert find(cluster, "full") is not None
 
@@ -243,9 +227,7 @@ async def test_a24_a_nomination_lost_to_another_pod(cluster: EmbeddedCluster) ->
 
 async def test_a26_a_pod_that_may_not_preempt(cluster: EmbeddedCluster) -> None:
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_PF, priorityClassName="high", preemptionPolicy="Never"))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_PF, priorityClassName="high", preemptionPolicy="Never")
         await stage.bound("p", "z1")
         assert stage.attempts("p") == 2
         assert find(cluster, "full") is not None
@@ -274,9 +256,7 @@ async def test_a27_no_nodes_is_no_failed_preemption(cluster: EmbeddedCluster) ->
 
 async def test_a28_a_soft_pod_that_does_not_fit_is_no_busy_loop(cluster: EmbeddedCluster) -> None:
     async with staged(cluster, flush=True) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_NPF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_NPF)
         stage.running("full-1", "z1", "3", app="other")
         await stage.quiet()
         stage.provisioning("p", "False", message="0")
@@ -293,9 +273,7 @@ async def test_a29_a_condition_that_flaps_every_second_is_no_busy_loop(
     cluster: EmbeddedCluster,
 ) -> None:
     async with staged(cluster) as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_NPF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_NPF)
         stage.running("full-1", "z1", "3", app="other")
         await stage.quiet()
         stage.advance(BACKOFF)
@@ -333,9 +311,7 @@ async def test_a30_strict_first_still_falls_back_when_nothing_fits(
     cluster: EmbeddedCluster,
 ) -> None:
     async with staged(cluster, fallbackStrategy="StrictFirst") as stage:
-        stage.uneven()
-        stage.create(spread("p", ZONE_NPF))
-        await stage.attempted("p", 1)
+        await stage.rejected_once(ZONE_NPF)
         stage.provisioning("p", "False")
         await stage.bound("p", "z1")
 
