@@ -32,6 +32,7 @@ import click
 
 from scheduler import offline
 from scheduler.api.pod_groups import POD_GROUP_LABEL
+from simulator.demos.gang.objects import group as pod_group
 
 POINTS: Final = 3.0
 """Percentage points of utilisation that gangs may cost."""
@@ -224,7 +225,7 @@ def scheduled(size: Size, jobs: Sequence[Job], seed: int, strategy: str = STRATE
         world.add_nodes(offline.node(cpu=size.node_cpu, pods=1000), count=size.nodes)
         for job in jobs:
             if job.is_gang:
-                world.add(_group(job))
+                world.add(pod_group(job.name, job.members))
         result = world.run(workload=[_arrival(job) for job in jobs])
     by_name = {job.name: job for job in jobs}
     starts: dict[str, float] = {}
@@ -235,15 +236,6 @@ def scheduled(size: Size, jobs: Sequence[Job], seed: int, strategy: str = STRATE
         starts[job.name] = max(each.time, starts.get(job.name, 0.0))
         used += job.cpu * overlap(size, each.time, each.time + job.seconds)
     return Run(starts, used / _capacity(size))
-
-
-def _group(job: Job) -> dict[str, Any]:
-    return {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": job.name, "namespace": "default"},
-        "spec": {"minMember": job.members},
-    }
 
 
 def _arrival(job: Job) -> offline.Arrival:

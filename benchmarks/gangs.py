@@ -30,6 +30,7 @@ from scheduler.framework import QueuedPodInfo
 from scheduler.framework.grouping import GroupTopology, GroupToSchedule
 from scheduler.groups.cycles.cycle import GroupCycle
 from scheduler.testing import Cluster, node, pod
+from simulator.demos.gang.objects import group as pod_group
 
 ROUNDS: Final = 7
 EVENTS: Final = 400
@@ -114,14 +115,7 @@ def event_seconds(nodes: int, gangs: int, templates: int, events: int) -> float:
         cluster.world.add_nodes(node("n", cpu=4), nodes)
         for number in range(gangs):
             name = f"g{number}"
-            cluster.add(
-                {
-                    "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-                    "kind": "PodGroup",
-                    "metadata": {"name": name, "namespace": "default"},
-                    "spec": {"minMember": WAITING_MEMBERS},
-                }
-            )
+            cluster.add(pod_group(name, WAITING_MEMBERS))
             # Each fits on no node, so that the bound is 0; a template has an amount of its own.
             cpu = 5 + (number % templates) / 1000
             cluster.add_pods(pod(name, cpu=cpu, labels={POD_GROUP_LABEL: name}), WAITING_MEMBERS)

@@ -25,6 +25,7 @@ from benchmarks.remembering import VALGRIND, environment, instructions
 from plugins import GangScheduling
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.testing import Cluster, node, pod
+from simulator.demos.gang.objects import group as pod_group
 
 NODES: Final = 100
 PODS_PER_SECOND: Final = 50
@@ -37,12 +38,7 @@ def _gangs(cluster: Cluster, gangs: int, templates: int) -> None:
     """Add gangs whose members fit on no node."""
     for number in range(gangs):
         name = f"gang-{number}"
-        group = {
-            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"minMember": MEMBERS},
-        }
+        group = pod_group(name, MEMBERS)
         cpu = 2 + number % templates / 1000
         labels = {POD_GROUP_LABEL: name}
         members = (pod(f"{name}-{each}", cpu=cpu, labels=labels) for each in range(MEMBERS))

@@ -19,6 +19,7 @@ from devtools.embedded_service import (
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from simulator import EmbeddedCluster
 from simulator.demos.gang.objects import POD_GROUPS
+from simulator.demos.gang.objects import group as pod_group
 from tests.integration.extenders.extender import ExtenderServer, hanging
 from tests.integration.extenders.setup import BY_NAME, QUICK, entry
 
@@ -26,14 +27,7 @@ GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
 
 
 def add_gang(cluster: EmbeddedCluster, minimum: int, *names: str) -> None:
-    cluster.create(
-        {
-            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": "gang", "namespace": "default"},
-            "spec": {"minMember": minimum},
-        }
-    )
+    cluster.create(pod_group("gang", minimum))
     for name in names:
         member = pod(name)
         member["metadata"]["labels"] = {POD_GROUP_LABEL: "gang"}

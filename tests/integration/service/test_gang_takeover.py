@@ -8,20 +8,14 @@ from devtools.embedded_service import bind, bound_to, node, pod, scheduling, unt
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from simulator import EmbeddedCluster
 from simulator.demos.gang.objects import POD_GROUPS
+from simulator.demos.gang.objects import group as pod_group
 
 GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
 
 
 def add_gang(cluster: EmbeddedCluster, name: str, members: int) -> list[str]:
     """Create a PodGroup that needs all of its members, of 2 CPU each; return their names."""
-    cluster.create(
-        {
-            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": name},
-            "spec": {"minMember": members},
-        }
-    )
+    cluster.create(pod_group(name, members))
     names = [f"{name}-{number}" for number in range(members)]
     for each in names:
         made = pod(each, "2")

@@ -7,6 +7,7 @@ from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.explain.records.shadow import AGREEING
 from simulator import EmbeddedCluster
 from simulator.demos.gang.objects import POD_GROUPS
+from simulator.demos.gang.objects import group as pod_group
 from tests.integration.shadow.stage import chosen, judged, listen, pod, shadow
 
 GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
@@ -14,14 +15,7 @@ GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
 
 def add_gang(cluster: EmbeddedCluster, name: str, members: int) -> list[str]:
     """Create a PodGroup that needs all of its members, of 2 CPU each; return their names."""
-    cluster.create(
-        {
-            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": name},
-            "spec": {"minMember": members},
-        }
-    )
+    cluster.create(pod_group(name, members))
     names = [f"{name}-{number}" for number in range(members)]
     for each in names:
         made = pod(each, "2")

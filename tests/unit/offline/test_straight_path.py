@@ -21,6 +21,7 @@ from benchmarks.arrivals import drawn_trace
 from benchmarks.paper import experiment, traces
 from scheduler import offline
 from scheduler.api.pod_groups import POD_GROUP_LABEL
+from simulator.demos.gang.objects import group as pod_group
 
 Told = list[str]
 Play = Callable[[Path], Told]
@@ -99,12 +100,7 @@ def gangs(folder: Path) -> Told:
 
         def add(number: int) -> None:
             name = f"gang-{number}"
-            group: dict[str, Any] = {
-                "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-                "kind": "PodGroup",
-                "metadata": {"name": name, "namespace": "default"},
-                "spec": {"minMember": 4},
-            }
+            group: dict[str, Any] = pod_group(name, 4)
             members = (
                 offline.pod(f"{name}-{each}", cpu=1.5, labels={POD_GROUP_LABEL: name})
                 for each in range(4)

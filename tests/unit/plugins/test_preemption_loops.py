@@ -26,6 +26,7 @@ from scheduler.api.meta import Condition
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.client.resources import PODS
 from scheduler.framework import QueuedPodInfo
+from simulator.demos.gang.objects import group as pod_group
 from tests.unit.plugins.preemption_handle import pod
 
 ALL: Final = """\
@@ -244,14 +245,7 @@ def test_a_gang_ends_a_loop_as_well(tmp_path: Path) -> None:
         world.add_nodes(offline.node("n", cpu=4))
         world._assembly.events.kept = []
         evictions = put_back(world)
-        world.add(
-            {
-                "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-                "kind": "PodGroup",
-                "metadata": {"name": "g", "namespace": "default"},
-                "spec": {"minMember": 2},
-            }
-        )
+        world.add(pod_group("g", 2))
         member = offline.pod("m", cpu=2, priority=100, labels={POD_GROUP_LABEL: "g"})
         world.add_pods(member, count=2)
         why = world.run(until=12 * HOUR).waiting[0].reason
