@@ -47,7 +47,7 @@ from scheduler.service.options import RunOptions, available_plugins, read_config
 from scheduler.service.resources import event_name, watched_resource
 from scheduler.stages.connections import Connections
 from scheduler.stages.profiles import Profiles, build_profiles
-from scheduler.stages.reflectors import needed_plurals
+from scheduler.stages.reflectors import build_handlers, needed_plurals
 from scheduler.stages.scheduling import Scheduling, build_scheduling
 from scheduler.stages.state import State, build_state
 
@@ -272,18 +272,7 @@ def assemble(
     profiles = build_profiles(connections, state, registry)
     flush_after = RunOptions().pod_max_in_unschedulable_pods
     scheduling = build_scheduling(connections, state, profiles, flush_after)
-    event_handlers = EventHandlers(
-        state.cache,
-        scheduling.queue,
-        state.waiting_pods,
-        scheduler_names=profiles.frameworks,
-        registered=scheduling.registered,
-        subscriptions=state.subscriptions,
-        clock=clock,
-        metrics=metrics,
-        features=scheduling.features,
-        honor_foreign_nominations=configuration.options.honor_foreign_nominations,
-    )
+    event_handlers = build_handlers(EventHandlers, connections, state, profiles, scheduling)
     needed = _listed(tables, state, profiles, scheduling)
     existing = StoredObjects(tables.stores, _gates(configuration, scheduling), complete=False)
     return Assembly(

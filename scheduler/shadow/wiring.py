@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from config import Configuration
@@ -34,7 +35,7 @@ from scheduler.shadow.tally import ShadowTally
 from scheduler.shadow.unsent import connect
 from scheduler.stages.connections import Connections
 from scheduler.stages.profiles import Profiles, build_profiles
-from scheduler.stages.reflectors import build_reflectors
+from scheduler.stages.reflectors import build_handlers, build_reflectors
 from scheduler.stages.scheduling import Scheduling, build_scheduling
 from scheduler.stages.state import State, build_state
 
@@ -239,17 +240,5 @@ def _handlers(
         submit=state.inbox.submit,
         metrics=connections.metrics,
     )
-    return FollowingHandlers(
-        follower,
-        state.cache,
-        scheduling.queue,
-        state.waiting_pods,
-        scheduler_names=profiles.frameworks,
-        registered=scheduling.registered,
-        subscriptions=state.subscriptions,
-        clock=connections.clock,
-        metrics=connections.metrics,
-        features=scheduling.features,
-        rejected=rejected,
-        honor_foreign_nominations=connections.configuration.options.honor_foreign_nominations,
-    )
+    make = partial(FollowingHandlers, follower)
+    return build_handlers(make, connections, state, profiles, scheduling, rejected=rejected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from config import Extender
 from scheduler.client.custom_resources import is_reference
@@ -16,15 +16,15 @@ from scheduler.engine import Framework
 from scheduler.extenders.extender import sends_nodes, sends_pod, sends_victims
 from scheduler.framework import ActionType
 from scheduler.service.event_handlers import EventHandlers
-from scheduler.service.misspelt_names import MisspeltNames
 from scheduler.service.options import seconds
 from scheduler.service.pod_intake import PodIntake, check_node
 from scheduler.service.resources import PODS_SELECTOR, event_name, watched_plurals, watched_resource
 from scheduler.stages.connections import Connections
-from scheduler.stages.controllers import Controllers
 from scheduler.stages.profiles import Profiles
 from scheduler.stages.scheduling import Scheduling
 from scheduler.stages.state import State
+
+H = TypeVar("H", bound=EventHandlers)
 
 
 def build_reflectors(
@@ -98,14 +98,15 @@ def needed_plurals(
 
 
 def build_handlers(
+    make: Callable[..., H],
     connections: Connections,
     state: State,
     profiles: Profiles,
     scheduling: Scheduling,
-    controllers: Controllers,
-) -> EventHandlers:
-    """Build the handlers of the changes that reflectors deliver."""
-    return EventHandlers(
+    **others: Any,
+) -> H:
+    """Build the handlers of changes: an instance of `make`, a class, with `others` as well."""
+    return make(
         state.cache,
         scheduling.queue,
         state.waiting_pods,
@@ -115,10 +116,8 @@ def build_handlers(
         clock=connections.clock,
         metrics=connections.metrics,
         features=scheduling.features,
-        rejected=controllers.rejected_pods,
         honor_foreign_nominations=connections.configuration.options.honor_foreign_nominations,
-        misspelt=MisspeltNames(connections.metrics),
-        reports=state.reports,
+        **others,
     )
 
 

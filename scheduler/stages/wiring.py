@@ -16,6 +16,7 @@ from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
 from scheduler.permissions.reviewer import PermissionReviewer
 from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.misspelt_names import MisspeltNames
 from scheduler.service.options import RunOptions
 from scheduler.stages.connections import Connections, connect
 from scheduler.stages.controllers import Controllers, build_controllers
@@ -136,7 +137,16 @@ def wire(
     declare()
     state.permissions.granting = (*PRINT_ROLES, *filter(None, [options.config_file]))
     reviewer = build_reviewer(connections, state, scheduling)
-    handlers = build_handlers(connections, state, profiles, scheduling, controllers)
+    handlers = build_handlers(
+        EventHandlers,
+        connections,
+        state,
+        profiles,
+        scheduling,
+        rejected=controllers.rejected_pods,
+        misspelt=MisspeltNames(metrics),
+        reports=state.reports,
+    )
     reflectors = build_reflectors(connections, state, profiles, scheduling, handlers)
     wiring = Wiring(
         connections,

@@ -37,35 +37,6 @@ NOT_SCORED = (
 )
 
 
-def examine(
-    framework: Framework,
-    table: NodeTable,
-    nominator: Nominator,
-    pod: Pod,
-    *,
-    now: float,
-    top: int,
-    examples: int,
-    nodes_to_find: int | None = None,
-) -> Examination:
-    """Run every plugin of the profile on every node.
-
-    `now` is the wall clock time, like `CycleState.now` of an attempt. The best `top` feasible nodes
-    are listed with their scores, and `examples` nodes are named for each group of rejections.
-    `nodes_to_find` is the number of feasible nodes that ends a real search; None: it looks at all.
-    """
-    return examine_for(
-        framework,
-        table,
-        nominator,
-        pod,
-        now=now,
-        top=top,
-        examples=examples,
-        nodes_to_find=nodes_to_find,
-    )[0]
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Score and rank of one node among those that fit."""
@@ -83,7 +54,7 @@ def new_state(now: float, check_time: Callable[[], None] | None) -> CycleState:
     return state
 
 
-def examine_for(  # noqa: PLR0913 - those of `examine`, and one
+def examine(  # noqa: PLR0913 - what is examined, and how much of it
     framework: Framework,
     table: NodeTable,
     nominator: Nominator,
@@ -96,7 +67,12 @@ def examine_for(  # noqa: PLR0913 - those of `examine`, and one
     node: str = "",
     check_time: Callable[[], None] | None = None,
 ) -> tuple[Examination, Place]:
-    """Return the result of `examine`, and the place of `node`."""
+    """Run every plugin of the profile on every node; return what it found, and the place of `node`.
+
+    `now` is the wall clock time, like `CycleState.now` of an attempt. The best `top` feasible nodes
+    are listed with their scores, and `examples` nodes are named for each group of rejections.
+    `nodes_to_find` is the number of feasible nodes that ends a real search; None: it looks at all.
+    """
     explanations = framework.explain(pod)
     if not table.node_count:
         return Examination(0, 0, notes=(NO_NODES,), explanations=explanations), Place()

@@ -17,7 +17,7 @@ from scheduler.engine.errors import AttemptError
 from scheduler.engine.plugin_calls import call_filter, run_synchronously
 from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework
-from scheduler.explain.examining.examination import examine_for, new_state
+from scheduler.explain.examining.examination import examine, new_state
 from scheduler.explain.records import Examination, NodeCheck, NodeReport, ResourceRoom
 from scheduler.framework import CycleState, Nominator, Status
 
@@ -47,7 +47,7 @@ def examine_with(  # noqa: PLR0913 - those of `examine`, and one
     row = table.row_of(node) if node else None
     if node and row is None:
         raise LookupError(f'no node "{node[:260]}": it does not exist, or no longer')
-    nodes, place = examine_for(
+    nodes, place = examine(
         framework,
         table,
         nominator,

@@ -25,7 +25,7 @@ class ExaminedMachine(test_reuse.ReuseMachine):
         if not table.node_count:
             return
         plain = self.decided(self.plain, pod)
-        explanation = examine(
+        explanation, _ = examine(
             self.world.framework,
             table,
             self.world.nominations,
