@@ -26,6 +26,7 @@ from scheduler.framework import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
+    Clock,
     CycleState,
     Int64Column,
     QueuedPodInfo,
@@ -36,6 +37,9 @@ from scheduler.groups.cycles.run import MemberRun, runs_of
 
 MAX_TEMPLATES: Final = 8
 """Maximum number of templates to examine; each costs a run of all filters."""
+
+MAX_SECONDS: Final = 0.05
+"""Time after which no other template is examined: one of 1 MB takes as long by itself."""
 
 MAX_DOMAINS: Final = 5
 """Maximum number of domains to show for each label."""
@@ -61,27 +65,35 @@ class GroupRooms:
 class GroupExamination:
     """Examines one group. Used once, between cycles."""
 
-    def __init__(self, engine: Engine, infos: Sequence[QueuedPodInfo], *, now: float) -> None:
+    def __init__(self, engine: Engine, infos: Sequence[QueuedPodInfo], *, clock: Clock) -> None:
         """Prepare the examination of pending members, all of profiles of `engine`."""
         self._engine = engine
         self._table: NodeTable = engine.cache.table
         self._infos = infos
-        self._now = now
+        self._clock = clock
         self._check = engine.explanation_check()
 
     def rooms(self, topology: GroupTopology | None) -> GroupRooms:
         """Return the room on all nodes, and in the domains of the group."""
         totals = self._table.allocatable.sum(axis=1)
         runs = runs_of(self._infos, totals, all_needed=True) if self._infos else []
-        shown = runs[:MAX_TEMPLATES]
-        found = [self._template(run) for run in shown]
+        found = list(self._templates(runs))
         # Templates that are not examined count as fitting.
-        rooms = [(len(run.infos), by_row) for run, (_, by_row) in zip(shown, found, strict=True)]
-        rooms += [(len(run.infos), None) for run in runs[MAX_TEMPLATES:]]
+        rooms = [(len(run.infos), by_row) for run, (_, by_row) in zip(runs, found, strict=False)]
+        rooms += [(len(run.infos), None) for run in runs[len(found) :]]
         domains = () if topology is None else tuple(self._topology(topology, rooms))
-        return GroupRooms(tuple(each for each, _ in found), len(runs) - len(shown), domains)
+        return GroupRooms(tuple(each for each, _ in found), len(runs) - len(found), domains)
 
     # -- templates -------------------------------------------------------------------------------
+
+    def _templates(
+        self, runs: Sequence[MemberRun]
+    ) -> Iterator[tuple[GroupTemplate, Int64Column | None]]:
+        end = self._clock.monotonic() + MAX_SECONDS
+        for run in runs[:MAX_TEMPLATES]:
+            yield self._template(run)
+            if self._clock.monotonic() > end:
+                return
 
     def _template(self, run: MemberRun) -> tuple[GroupTemplate, Int64Column | None]:
         pod, capacities = run.infos[0].pod, run.capacities(self._engine)
@@ -110,7 +122,7 @@ class GroupExamination:
         if self._engine.suspends(pod):
             return None, SUSPENDS
         framework = self._engine.frameworks[pod.spec.scheduler_name]
-        state = new_state(self._now, self._check)
+        state = new_state(self._clock.now(), self._check)
         try:
             left = run_synchronously(framework.run_pre_filter(state, pod, self._table))
         except AttemptError as error:
@@ -168,7 +180,7 @@ def _resources(table: NodeTable, pod: Pod, rows: Rows) -> Iterator[GroupResource
         if amount:
             free = table.allocatable[index, rows] - table.requested[index, rows]
             yield _resource(name, amount, free, unit)
-    for name, amount in wanted.scalars[:MAX_RESOURCES]:
+    for name, amount in [each for each in wanted.scalars if each[1]][:MAX_RESOURCES]:
         allocatable, requested = table.scalar_amounts(name, rows)
         yield _resource(name, amount, allocatable - requested)
     yield _resource("pods", 1, table.pod_limit[rows] - table.pod_count[rows])

@@ -84,7 +84,7 @@ class GroupExplainer:
     def _explain(self, group: GroupDetails) -> GroupExplanation:
         infos = [each for each in map(self._queue.queued, group.pending) if each is not None]
         ours = [each for each in infos if each.pod.spec.scheduler_name in self._engine.frameworks]
-        rooms = GroupExamination(self._engine, ours, now=self._clock.now()).rooms(group.topology)
+        rooms = GroupExamination(self._engine, ours, clock=self._clock).rooms(group.topology)
         plan = self._plan(group)
         return GroupExplanation(
             view=group.view,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import count
 from typing import Any
 
 import pytest
@@ -10,10 +11,14 @@ from rich.console import Console
 
 from plugins.gang_scheduling.plugin import GangScheduling
 from scheduler.cli.group_explanation import show_group
-from scheduler.explain.examining.group_examination import MAX_DOMAINS, MAX_TEMPLATES
+from scheduler.explain.examining.group_examination import (
+    MAX_DOMAINS,
+    MAX_SECONDS,
+    MAX_TEMPLATES,
+)
 from scheduler.explain.pages.group_explainer import EXAMPLES
 from scheduler.explain.records import GroupDomain, GroupExplanation
-from scheduler.testing import pod
+from scheduler.testing import node, pod
 from tests.unit.explain.pages.gang_pages_of import explainer_of, pages_of
 from tests.unit.plugins.gang_scheduling.gang_cluster import RACK, GangCluster, racks
 
@@ -169,6 +174,32 @@ def test_many_members_templates_and_domains_are_bounded() -> None:
     lines = printed(cluster)
     assert f"and {20 - MAX_TEMPLATES} other templates" in lines
     assert f"and {20 - MAX_DOMAINS} other domains with less room" in lines
+
+
+def test_few_templates_are_examined_if_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = GangCluster()
+    cluster.add_group(4)
+    for number in range(4):
+        cluster.add_members(1, spec={"nodeSelector": {f"key-{number}": "x"}})
+    cluster.tick(1)
+    times = count(step=0.4 * MAX_SECONDS)
+    monkeypatch.setattr(cluster.world._assembly.clock, "monotonic", lambda: next(times))
+    found = explained(cluster)
+    assert (len(found.templates), found.more_templates) == (3, 1)
+
+
+def test_resources_of_which_nothing_is_requested_are_not_shown() -> None:
+    nothing = {f"example.com/gpu-{number}": "0" for number in range(20)}
+    requests = {"cpu": "2", **nothing, "example.com/npu": "1"}
+    container = {"name": "main", "resources": {"requests": requests, "limits": requests}}
+    cluster = GangCluster(nodes=0)
+    cluster.add_node(node("n0", cpu=4, resources={"example.com/npu": 8}))
+    cluster.add_group(4)
+    cluster.add_members(4, spec={"containers": [container]})
+    cluster.tick(1)
+    (template,) = explained(cluster).templates
+    shown = {each.resource: each.room for each in template.resources}
+    assert shown == {"cpu": 2, "example.com/npu": 8, "pods": 110}
 
 
 def test_a_plan_of_evictions_and_the_nodes_of_its_members() -> None:
