@@ -30,4 +30,6 @@ def import_without(*left_out: str) -> Iterator[None]:
         if collecting:
             gc.enable()
         for name in absent:
-            del sys.modules[name]
+            # Another thread may have left it out as well, and have ended first.
+            if sys.modules.get(name) is None:
+                sys.modules.pop(name, None)

@@ -20,6 +20,7 @@ import structlog
 
 from scheduler.client.clock import Clock
 from scheduler.client.configuration_error import ConfigurationError
+from scheduler.client.structs import complete
 from scheduler.files import read_file
 
 _log = structlog.get_logger(__name__)
@@ -44,6 +45,9 @@ EXPIRY_MARGIN_SECONDS: Final = 60.0
 
 class _Claims(msgspec.Struct):
     exp: float | None = None
+
+
+complete(_Claims)
 
 
 def token_expiry(token: str) -> float | None:

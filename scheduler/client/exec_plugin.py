@@ -26,6 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.client.configuration_error import ConfigurationError
+from scheduler.client.structs import complete
 
 TIMEOUT_SECONDS: Final = 30.0
 """For the whole run of a plugin. Those that query an identity provider take a second or two."""
@@ -75,6 +76,9 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
     status: _Status | None = None
+
+
+complete(ExecConfig, _ExecCredential)
 
 
 @dataclass(frozen=True, slots=True)

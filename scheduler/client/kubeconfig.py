@@ -23,6 +23,7 @@ import msgspec
 import yaml
 
 from scheduler.client.configuration_error import ConfigurationError
+from scheduler.client.structs import complete
 from scheduler.files import read_file, reason
 from scheduler.sanitizing.encodings import as_utf8
 from scheduler.sanitizing.yaml_limits import Loader, check_limits, located
@@ -137,6 +138,9 @@ class _File(msgspec.Struct, rename=_kebab):
     clusters: list[_NamedCluster] = []
     users: list[_NamedUser] = []
     contexts: list[_NamedContext] = []
+
+
+complete(_File, KubeconfigCluster, User, Context)
 
 
 T = TypeVar("T", KubeconfigCluster, User, Context)

@@ -38,6 +38,9 @@ from scheduler.client.clock import Clock, micro_time
 from scheduler.client.errors import ApiError, RequestError
 from scheduler.client.fence import Heartbeat, LeaderFence
 from scheduler.client.metrics import ClientMetrics, NullMetrics
+from scheduler.client.structs import complete
+
+complete(LeaseSpec)
 
 _log = structlog.get_logger(__name__)
 

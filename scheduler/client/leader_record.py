@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.client.structs import complete
 from scheduler.sanitizing.names import is_namespace_name, is_object_name
 
 ANNOTATION: Final = "kubestow.io/leader"
@@ -58,6 +59,9 @@ class LeaderRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     def name(self) -> str:
         """The leader as the subject of a sentence."""
         return f"the leader, pod {self.pod}," if self.pod else f"the leader at {self.address}"
+
+
+complete(LeaderRecord)
 
 
 class LeaderAddress:

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from scheduler.client.structs import complete
 from scheduler.files import read_file
 
 MAX_BYTES: Final = 16 << 10
@@ -49,6 +50,9 @@ class LocalAddress(msgspec.Struct, frozen=True, rename="camel"):
         """The URL of the HTTPS endpoints."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"https://{host}:{self.port}"
+
+
+complete(LocalAddress)
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path | None:

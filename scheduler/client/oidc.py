@@ -23,6 +23,7 @@ from scheduler.client.configuration_error import ConfigurationError
 from scheduler.client.credentials import Issued, token_expiry
 from scheduler.client.http.tls import ClientTls, Pem, TlsSettings
 from scheduler.client.sessions import read_body
+from scheduler.client.structs import complete
 
 REQUEST_TIMEOUT_SECONDS: Final = 10.0
 """For each of the two requests to the provider."""
@@ -39,6 +40,9 @@ class _Discovery(msgspec.Struct):
 class _Tokens(msgspec.Struct):
     id_token: str
     refresh_token: str = ""
+
+
+complete(_Discovery, _Tokens)
 
 
 class OidcProvider:

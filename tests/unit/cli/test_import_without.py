@@ -7,6 +7,7 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -85,6 +86,17 @@ def test_what_is_left_out_cannot_be_imported_for_a_while(monkeypatch: pytest.Mon
     with import_without("this"), pytest.raises(ModuleNotFoundError):
         importlib.import_module("this")
     assert "this" not in sys.modules
+
+
+def test_two_threads_leave_the_same_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ModuleType("this")
+    monkeypatch.setattr(sys, "modules", {**sys.modules, "this": None})
+    del sys.modules["this"]
+    with import_without("this"):
+        del sys.modules["this"]  # the other one ended ...
+    with import_without("this"):
+        sys.modules["this"] = found  # ... and then the module was imported
+    assert sys.modules["this"] is found
 
 
 def test_what_is_imported_already_stays() -> None:
