@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulator.admission import AdmissionRequest
 from simulator.objects import JsonObject, dig, format_time
 
 MARK_CONDITION: Final = "kubestow.io/QuotaDeferred"
 MARK_ANNOTATION: Final = "kubestow.io/quota-deferred"
-POLICY_LABEL: Final = "kubestow.io/deferred-quota"
 _REASONS: Final = ("SchedulingGated", "ResourceQuotaValidated", "ResourceQuotaExceeded")
 
 
@@ -28,16 +26,6 @@ def mark_of(now: float) -> JsonObject:
         "reason": "SchedulingGated",
         "message": "created with scheduling gates: compute quota is charged once it is scheduled",
     }
-
-
-def mark_gated(request: AdmissionRequest) -> None:
-    """Policy P5 of manifests/components/deferred-quota-mark, for `AdmissionChain.add_policy`."""
-    namespace = request.store.get("namespaces", "", request.namespace)
-    labels = dig(namespace.obj, "metadata", "labels") if namespace is not None else None
-    if (labels or {}).get(POLICY_LABEL) != "enforced" or request.subresource:
-        return
-    if dig(request.obj, "spec", "schedulingGates"):
-        request.obj["metadata"].setdefault("annotations", {})[MARK_ANNOTATION] = "true"
 
 
 def is_deferred(pod: JsonObject) -> bool:

@@ -143,10 +143,6 @@ class Store:
         """The resourceVersion of the newest write."""
         return self._rv
 
-    def peek_rv(self) -> int:
-        """Return the resourceVersion that the next write will get."""
-        return self._rv + 1
-
     def get(self, table: str, namespace: str, name: str) -> Version | None:
         """Return the current version, or None."""
         held = self._tables.get(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from simulator.admission import AdmissionRequest
 from simulator.controllers.kueue import (
     ADMISSION_GATE,
     QUEUE_LABEL,
@@ -11,13 +12,24 @@ from simulator.controllers.kueue import (
     KueueSettings,
     parse_settings,
 )
-from simulator.deferral import MARK_ANNOTATION, mark_gated
+from simulator.deferral import MARK_ANNOTATION
 from simulator.objects import dig
 from simulator.store import StoreChange
 from tests.unit.simulator.quotas import HOLD, Bench
 
 _LABELS = {QUEUE_LABEL: "team"}
+_POLICY_LABEL = "kubestow.io/deferred-quota"
 _GATE = {"name": ADMISSION_GATE}
+
+
+def mark_gated(request: AdmissionRequest) -> None:
+    """Policy P5 of manifests/components/deferred-quota-mark, for `AdmissionChain.add`."""
+    namespace = request.store.get("namespaces", "", request.namespace)
+    labels = dig(namespace.obj, "metadata", "labels") if namespace is not None else None
+    if (labels or {}).get(_POLICY_LABEL) != "enforced" or request.subresource:
+        return
+    if dig(request.obj, "spec", "schedulingGates"):
+        request.obj["metadata"].setdefault("annotations", {})[MARK_ANNOTATION] = "true"
 
 
 def _bench(**settings: object) -> Bench:
