@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
@@ -12,12 +11,6 @@ from devtools.embedded_service import node, settled, until
 from simulator import EmbeddedCluster, FaultRule
 from tests.integration.deferred_quota.stage import CPU, Stage, staged
 from tests.integration.deferred_quota.test_usage_writer import shows
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(controllers=(), seed=1) as running:
-        yield running
 
 
 def bind_fault(action: str, **more: object) -> FaultRule:

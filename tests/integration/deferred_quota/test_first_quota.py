@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from devtools.embedded_service import find, node, pod, until
 from plugins.resource_quota.upkeep import SWEEP_SECONDS
 from simulator import EmbeddedCluster
@@ -17,12 +13,6 @@ HIGH = {
     "metadata": {"name": "high"},
     "value": 1000,
 }
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(controllers=(), seed=1) as running:
-        yield running
 
 
 async def test_q3_q5_who_was_gated_is_known_although_no_condition_tells_any_more(

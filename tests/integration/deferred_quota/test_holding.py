@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -22,12 +21,6 @@ from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 
 FULL = "quota exceeded: q, requested: requests.cpu=5, used: requests.cpu=5, limited: requests.cpu=5"
 VIOLATIONS = "scheduler_resource_quota_violations_total"
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(controllers=(), seed=1) as running:
-        yield running
 
 
 async def filled(stage: Stage, cpu: int = 5000) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,12 +10,6 @@ from devtools.embedded_service import condition, node, pod, until
 from plugins.resource_quota.upkeep import SWEEP_SECONDS
 from simulator import EmbeddedCluster
 from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(controllers=(), seed=1) as running:
-        yield running
 
 
 def buys_nodes_for(stage: Stage, name: str) -> bool:

@@ -6,7 +6,6 @@ machines, 15 of them for nothing. Both autoscalers are imitated, in virtual time
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -21,12 +20,6 @@ from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 LIMIT, PODS, SIZE = 24, 40, 3
 RUN = LIMIT // SIZE
 SCAN_SECONDS = 10.0
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(controllers=(), seed=1) as running:
-        yield running
 
 
 class Market:

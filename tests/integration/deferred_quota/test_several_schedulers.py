@@ -34,12 +34,6 @@ SECOND = "second"
 API = {"reservation": "Api"}
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(controllers=(), seed=1) as running:
-        yield running
-
-
 @asynccontextmanager
 async def another(cluster: EmbeddedCluster, args: Mapping[str, Any]) -> AsyncIterator[Wiring]:
     """A scheduler of another name, active at the same time."""

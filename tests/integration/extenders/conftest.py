@@ -6,14 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from simulator import EmbeddedCluster
 from tests.integration.extenders.extender import ExtenderServer
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(controllers=(), seed=1) as running:
-        yield running
 
 
 @pytest.fixture

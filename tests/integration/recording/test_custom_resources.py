@@ -34,12 +34,6 @@ def resize(cluster: EmbeddedCluster, tokens: int) -> None:
     cluster.api.patch(ROW, "", "matlab", {"spec": {"tokens": tokens}}, MERGE_PATCH)
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(controllers=(), seed=1) as running:
-        yield running
-
-
 @asynccontextmanager
 async def licences(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch

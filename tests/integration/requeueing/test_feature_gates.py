@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -32,12 +31,6 @@ GATE: Final = "example.com/gate"
 READINESS_OFF: Final = {"PodSchedulingReadiness": False}
 BACKOFF: Final[dict[str, Any]] = {"podInitialBackoffSeconds": 1000, "podMaxBackoffSeconds": 1000}
 """Longer than any test: an attempt that such a backoff does not prevent is one too many."""
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(controllers=(), seed=1) as running:
-        yield running
 
 
 def options(**gates: bool) -> RunOptions:
