@@ -1,10 +1,14 @@
-"""Makes the fixtures of `fixtures.py` available to the tests here."""
+"""Makes the fixtures of `fixtures.py` available to the tests here, and devices on their cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
+
+from devtools.control_plane.control_plane import ControlPlane
+from tests.envtest.devices import Devices, devices_of
 
 PLUGIN: Final = "tests.envtest.fixtures"
 
@@ -16,3 +20,9 @@ def pytest_configure(config: pytest.Config) -> None:
     folder, and the session would run two API servers.
     """
     config.pluginmanager.import_plugin(PLUGIN)
+
+
+@pytest.fixture
+def devices(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Devices]:
+    with devices_of(control_plane, request.node.name) as made:
+        yield made

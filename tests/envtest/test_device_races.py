@@ -13,7 +13,7 @@ import pytest
 
 from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
 from devtools.control_plane.kubestow import start_kubestow
-from tests.envtest.devices import Devices, by_template, claim_controllers, devices_of
+from tests.envtest.devices import Devices, by_template, claim_controllers
 from tests.envtest.workload import until
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
@@ -55,12 +55,6 @@ Publish = Callable[[Devices, str], None]
 def controllers(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     with claim_controllers(control_plane, "claim-controller-of-races") as process:
         yield process
-
-
-@pytest.fixture
-def devices(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Devices]:
-    with devices_of(control_plane, request.node.name) as made:
-        yield made
 
 
 def create_pods(devices: Devices, count: int, *schedulers: str) -> None:

@@ -19,7 +19,6 @@ from tests.envtest.devices import (
     by_template,
     claim_controllers,
     consumers,
-    devices_of,
     results,
 )
 from tests.envtest.workload import Workload, until
@@ -40,12 +39,6 @@ def bound(work: Workload, count: int) -> bool:
 def controllers(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     with claim_controllers(control_plane, "claim-controller") as process:
         yield process
-
-
-@pytest.fixture
-def devices(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Devices]:
-    with devices_of(control_plane, request.node.name) as made:
-        yield made
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from tests.envtest.devices import (
     by_template,
     claim_controllers,
     consumers,
-    devices_of,
     results,
 )
 from tests.envtest.workload import Json, until
@@ -40,12 +39,6 @@ CONDITIONS: Final = {"bindingConditions": ["Ready"], "bindingFailureConditions":
 def controllers(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     with claim_controllers(control_plane, "claim-controller-of-hostile-devices") as process:
         yield process
-
-
-@pytest.fixture
-def devices(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Devices]:
-    with devices_of(control_plane, request.node.name) as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
@@ -22,7 +21,7 @@ from devtools.control_plane.inspecting import Inspector
 from devtools.control_plane.kubestow import start_kubestow
 from devtools.hostile.expressions import ExpressionFuzzer
 from scheduler.cel import CompileError, check_storable
-from tests.envtest.devices import Devices, by_name, devices_of
+from tests.envtest.devices import Devices, by_name
 from tests.envtest.workload import PATIENCE_SECONDS, Json, until
 
 pytestmark = pytest.mark.envtest
@@ -61,12 +60,6 @@ KNOWN: Final = (
     types_within_types(26),
 )  # fmt: skip
 """Expressions that took memory or time out of proportion to what they are charged."""
-
-
-@pytest.fixture
-def devices(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Devices]:
-    with devices_of(control_plane, request.node.name) as made:
-        yield made
 
 
 def peak(process: ManagedProcess) -> int:

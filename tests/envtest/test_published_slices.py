@@ -12,7 +12,7 @@ import pytest
 
 from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
 from devtools.control_plane.kubestow import start_kubestow
-from tests.envtest.devices import Devices, by_template, claim_controllers, devices_of
+from tests.envtest.devices import Devices, by_template, claim_controllers
 from tests.envtest.test_dynamic_resources import FAST
 from tests.envtest.test_hostile_devices import until_reason
 from tests.envtest.workload import Json, until
@@ -26,12 +26,6 @@ def processes(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
         process = start_kubestow(control_plane, FAST, name="kubestow-slices")
         yield process
         process.stop()
-
-
-@pytest.fixture
-def devices(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Devices]:
-    with devices_of(control_plane, request.node.name) as made:
-        yield made
 
 
 @pytest.fixture

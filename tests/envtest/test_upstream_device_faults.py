@@ -12,7 +12,7 @@ import pytest
 
 from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
 from devtools.control_plane.kubestow import start_kubestow
-from tests.envtest.devices import Devices, by_name, devices_of
+from tests.envtest.devices import Devices, by_name
 from tests.envtest.workload import Json, Workload
 
 pytestmark = pytest.mark.envtest
@@ -27,12 +27,6 @@ def scheduler(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     yield process
     process.stop()
     assert process.returncode == 0, process.describe("did not end cleanly")
-
-
-@pytest.fixture
-def devices(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Devices]:
-    with devices_of(control_plane, request.node.name) as made:
-        yield made
 
 
 @pytest.fixture
