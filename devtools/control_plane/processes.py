@@ -89,6 +89,12 @@ class ManagedProcess:
         except subprocess.TimeoutExpired:
             self.kill()
 
+    def stop_cleanly(self) -> None:
+        """Stop it. Raises ProcessError unless it ends with status 0."""
+        self.stop()
+        if self.returncode:
+            raise ProcessError(self.describe("did not end cleanly"))
+
     def kill(self) -> None:
         """End it with SIGKILL, as a crash would, and wait until it has ended."""
         self._signal(signal.SIGKILL)

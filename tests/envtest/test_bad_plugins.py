@@ -86,8 +86,7 @@ def test_each_is_named_and_all_other_pods_are_scheduled(
         assert "plugin example.com/Forks at Filter" in log
         assert "event loop is blocked" in log
         assert "example.com/Blocks" in log
-        kubestow.stop()
-        assert kubestow.returncode == 0, kubestow.describe("did not end cleanly")
+        kubestow.stop_cleanly()
         log = kubestow.log.read_text()
         assert "hello from the plugin" in log
         assert "ending without waiting for threads" in log

@@ -26,8 +26,7 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
         name="kubestow-decisions",
     )
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 def test_every_decision_of_a_burst_names_the_node_of_its_pod(

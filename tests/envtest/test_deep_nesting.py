@@ -62,5 +62,4 @@ def test_before_the_start_and_while_it_runs(fresh_control_plane: ControlPlane) -
             sender.delete(obj)
         work.pod("third")
         work.until_bound("third")
-        process.stop()
-        assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()

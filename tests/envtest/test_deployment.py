@@ -191,8 +191,7 @@ def test_the_service_account_may_do_what_the_scheduler_does(
         assert get_endpoint(process.port, "/metrics", token)[0] == http.HTTPStatus.OK
         holder = get(deployed, LEASE)["spec"]["holderIdentity"]
         assert holder
-        process.stop()
-        assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()
         assert get(deployed, LEASE)["spec"]["holderIdentity"] == ""
     made = requests_of_kubestow(audit_log)
     rejected = [what(each) for each in made if each["responseStatus"]["code"] in (401, 403)]
@@ -294,8 +293,7 @@ def test_one_replica_binds_and_the_other_takes_over(deployed: ControlPlane, star
         spec = get(deployed, LEASE)["spec"]
         assert spec["holderIdentity"] not in ("", holder)
         assert set(work.bindings().values()) == {1}
-        second.stop()
-        assert second.returncode == 0, second.describe("did not end cleanly")
+        second.stop_cleanly()
 
 
 def test_a_leader_that_cannot_renew_ends_and_its_pods_wait_for_the_next(

@@ -111,8 +111,7 @@ def test_two_schedulers_sell_nothing_twice(
     finish_all(devices)
     devices.until_free()
     for process in processes:
-        process.stop()
-        assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()
 
 
 @KINDS
@@ -137,5 +136,4 @@ def test_a_killed_scheduler_leaves_nothing_sold_twice(
     until(lambda: len(devices.work.bound()) == PLACES + 2, "the others bound")
     finish_all(devices)
     devices.until_free()
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()

@@ -50,8 +50,7 @@ def work(devices: Devices) -> Workload:
 def scheduler(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     process = start_kubestow(control_plane, FAST, name="kubestow-devices")
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 def test_a_claim_of_a_template_is_allocated_and_released(
@@ -143,8 +142,7 @@ def test_a_restart_leaks_nothing(
     for name in work.pods():
         devices.finish(name)
     devices.until_free()
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 def test_two_schedulers_never_allocate_one_device_twice(
@@ -187,5 +185,4 @@ def test_two_schedulers_never_allocate_one_device_twice(
             devices.finish(name)
     devices.until_free()
     for process in processes:
-        process.stop()
-        assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()

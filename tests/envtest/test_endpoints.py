@@ -32,8 +32,7 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (SOFT, HARD))
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 def test_the_api_server_decides_and_its_decisions_are_cached(

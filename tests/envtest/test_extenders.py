@@ -91,8 +91,7 @@ def work(control_plane: ControlPlane, extender: FilteringBinder) -> Iterator[Wor
     process = start_kubestow(control_plane, document, name="kubestow-extenders")
     with Workload(control_plane, "extenders") as workload:
         yield workload
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 def test_an_extender_filters_and_binds(work: Workload, extender: FilteringBinder) -> None:

@@ -30,8 +30,7 @@ def served(control_plane: ControlPlane) -> Iterator[None]:
 def scheduler(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     process = start_kubestow(control_plane, SETTINGS, name="kubestow-gang-claims")
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 def add_gang(work: Workload, devices: Devices, group: str) -> None:

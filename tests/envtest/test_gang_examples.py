@@ -35,8 +35,7 @@ def scheduler(plane: ControlPlane) -> Iterator[ManagedProcess]:
     (configuration,) = yaml.safe_load_all((GANGS / "config.yaml").read_text(encoding="utf-8"))
     process = start_kubestow(plane, configuration, name="kubestow-gang-examples")
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 def members(work: Workload, prefix: str) -> dict[str, Any]:

@@ -193,6 +193,5 @@ def test_the_same_gangs_are_bound(plane: ControlPlane) -> None:
         for case in CASES:
             ours[case.name] = outcome(plane, "kubestow", case)
     finally:
-        process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()
     assert ours == theirs

@@ -64,8 +64,7 @@ def test_g15_two_gangs_that_each_half_fit(control_plane: ControlPlane) -> None:
             until(lambda: len(of(second, work.bound())) == 4, "the other gang is bound")
             assert work.overfull() == {}
     finally:
-        process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()
 
 
 @pytest.mark.usefixtures("served")
@@ -93,8 +92,7 @@ def test_g25_a_gang_that_requires_a_rack(control_plane: ControlPlane) -> None:
             until(lambda: len(of("second", work.bound())) == 4, "the second gang is bound")
             assert work.overfull() == {}
     finally:
-        process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()
 
 
 @pytest.mark.usefixtures("served")
@@ -119,8 +117,7 @@ def test_g38_a_new_leader_completes_a_gang(control_plane: ControlPlane) -> None:
             until(lambda: len(work.bound()) == 30, "the gang is whole")
             assert work.overfull() == {}
         finally:
-            process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+            process.stop_cleanly()
 
 
 @pytest.mark.usefixtures("served")
@@ -156,8 +153,7 @@ def test_after_a_takeover_the_room_of_a_half_bound_gang_goes_to_no_other(
             assert "other" in str(work.until_rejected("other-0")["message"])
             assert work.overfull() == {}
         finally:
-            process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+            process.stop_cleanly()
 
 
 def test_g4_a_label_holds_nobody_where_the_resource_is_not_served(
@@ -170,5 +166,4 @@ def test_g4_a_label_holds_nobody_where_the_resource_is_not_served(
             members(work, "g", 2)
             until(lambda: len(work.bound()) == 2, "pods with the label alone are bound")
     finally:
-        process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()

@@ -111,8 +111,7 @@ def test_two_replicas_survive_the_worst_and_restart_with_them(
             sender.delete_pods(NAMESPACE)
             work.pod("after-deletion")
             work.until_bound("after-deletion")
-            again.stop()
-            assert again.returncode == 0, again.describe("did not end cleanly")
+            again.stop_cleanly()
     finally:
         for process in processes:
             process.kill()

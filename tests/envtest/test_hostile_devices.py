@@ -46,8 +46,7 @@ def scheduler(control_plane: ControlPlane, devices: Devices) -> Iterator[Managed
     process = start_kubestow(control_plane, CONFIG, name="kubestow-hostile-devices")
     yield process
     assert process.running, process.describe("ended")
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 @pytest.fixture

@@ -34,5 +34,4 @@ def test_the_second_pod_joins_the_first(control_plane: ControlPlane) -> None:
             work.until_bound(name)
         nodes = work.bound()
         assert nodes["first"] == nodes["second"]
-        process.stop()
-        assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()

@@ -41,8 +41,7 @@ def test_pods_wait_for_tokens_over_a_restart(control_plane: ControlPlane) -> Non
         process = start_kubestow(control_plane, config, arguments, name="kubestow-licences")
         pod(work, "first", "matlab=3")
         work.until_bound("first")
-        process.stop()
-        assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()
 
         process = start_kubestow(control_plane, config, arguments, name="kubestow-licences-2")
         pod(work, "second", "matlab=3")
@@ -53,5 +52,4 @@ def test_pods_wait_for_tokens_over_a_restart(control_plane: ControlPlane) -> Non
         work.until_rejected("third")
         work.delete_pod("first")
         work.until_bound("third")
-        process.stop()
-        assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()

@@ -44,5 +44,4 @@ def test_pods_follow_the_load_that_an_aggregated_api_measures(control_plane: Con
             return work.until_bound(name)[name] == "load-a"
 
         until(goes_elsewhere, "the new measurements decide")
-        process.stop()
-        assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()

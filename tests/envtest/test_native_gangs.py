@@ -56,8 +56,7 @@ def plane(
 def scheduler(plane: ControlPlane) -> Iterator[ManagedProcess]:
     process = start_kubestow(plane, PROFILES, name="kubestow-native")
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 def waits_with(work: Workload, pod: str, text: str) -> None:
@@ -171,8 +170,7 @@ def test_g7_members_that_succeeded_before_a_restart_count(plane: ControlPlane) -
         try:
             work.until_bound("again-0")
         finally:
-            second.stop()
-    assert second.returncode == 0, second.describe("did not end cleanly")
+            second.stop_cleanly()
 
 
 @pytest.mark.usefixtures("scheduler")
@@ -215,5 +213,4 @@ def test_g4_the_api_comes_and_goes(make_control_plane: ControlPlaneFactory) -> N
             work.pod("single")
             work.until_bound("single")
     finally:
-        process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()

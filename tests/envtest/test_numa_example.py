@@ -64,5 +64,4 @@ def test_pods_follow_the_numa_zones_of_a_node(control_plane: ControlPlane) -> No
         assert "without a NUMA zone" in str(work.until_rejected("third")["message"])
         admin.request("PATCH", f"{topologies}/node-1", zones(2, 8))
         work.until_bound("third")
-        process.stop()
-        assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()

@@ -132,8 +132,7 @@ def test_each_fault_is_named_and_no_process_is_left_behind(
         work.until_bound("last")
         present = children_of(kubestow.pid)
         assert len(present) == 2 * len(FAULTS), "all processes are new, and none of them failed"
-        kubestow.stop()
-        assert kubestow.returncode == 0, kubestow.describe("did not end cleanly")
+        kubestow.stop_cleanly()
         until(lambda: not running(present), "the end of all processes")
 
 

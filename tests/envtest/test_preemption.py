@@ -38,8 +38,7 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
         name="kubestow-preemption",
     )
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 @pytest.fixture

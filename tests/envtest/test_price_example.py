@@ -60,7 +60,6 @@ def test_a_pod_waits_for_a_low_price_until_the_forecast_changes(
             assert "batch" not in work.bound()
             admin.request("PATCH", f"{FORECASTS}/electricity", {"spec": prices(20, 90)})
             work.until_bound("batch")
-            process.stop()
-            assert process.returncode == 0, process.describe("did not end cleanly")
+            process.stop_cleanly()
     finally:
         admin.request("DELETE", f"{DEFINITIONS}/priceforecasts.example.com")

@@ -45,5 +45,4 @@ def test_a_rack_takes_its_share_of_an_app(control_plane: ControlPlane) -> None:
         # Of three pods, half are two.
         work.pod("web-3", labels={"app": "web"}, cpu="1000")
         work.until_bound("web-2")
-        process.stop()
-        assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()

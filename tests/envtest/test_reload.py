@@ -173,5 +173,4 @@ def test_a_process_takes_over_a_changed_config_map_volume(
         work.pod("waiting", scheduler_name="second")
         write_version(tmp_path, "..2", control_plane.kubeconfig, "kubestow", "second")
         assert work.until_bound("waiting")["waiting"] == "node-reload"
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()

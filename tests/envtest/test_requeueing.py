@@ -103,8 +103,7 @@ def scheduler(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
         name="kubestow-requeueing",
     )
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 class RowReplay:

@@ -62,8 +62,7 @@ def test_restart(control_plane: ControlPlane, work: Workload, number: signal.Sig
             break
         until(partial(more_are_bound, work, len(before) + 20), "some more bound")
         if number is signal.SIGTERM:
-            process.stop()
-            assert process.returncode == 0, process.describe("did not end cleanly")
+            process.stop_cleanly()
         else:
             process.kill()
         assert len(before) < len(work.bound()) < PODS, "this is the middle"
@@ -91,5 +90,4 @@ def test_the_api_server_stops(fresh_control_plane: ControlPlane, crash: bool) ->
         work.pod("afterwards")
         work.until_bound("afterwards")
         assert process.running, process.describe("ended")
-        process.stop()
-        assert process.returncode == 0, process.describe("did not end cleanly")
+        process.stop_cleanly()

@@ -23,8 +23,7 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
         name="kubestow-scheduling",
     )
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 @pytest.fixture
@@ -135,8 +134,7 @@ def held(control_plane: ControlPlane, tmp_path: Path) -> Iterator[tuple[Workload
     )
     with Workload(control_plane, "held", scheduler_name="holding") as workload:
         yield workload, tmp_path
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 def hold(directory: Path, name: str) -> None:

@@ -30,8 +30,7 @@ NO_FLUSH: Final = "--pod-max-in-unschedulable-pods-duration=0s"
 def scheduler(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     process = start_kubestow(control_plane, CONNECTION, [NO_FLUSH], name="kubestow-gates")
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 @pytest.fixture
@@ -195,5 +194,4 @@ def test_with_the_feature_off_a_gated_pod_is_tried_with_backoff(
         assert "gated" not in work.bound()
         set_gates(work, "gated", [])
         assert work.until_bound("gated")["gated"] == "node-ungated"
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()

@@ -246,8 +246,7 @@ def test_a_cycle_longer_than_the_lease_keeps_it(replicas: Replicas) -> None:
         assert replicas.lease["leaseTransitions"] == 0
         assert {write.replica for write in replicas.writes()} == {"first"}
         for each in (second, first):
-            each.stop()
-            assert each.returncode == 0, each.describe("did not end cleanly")
+            each.stop_cleanly()
 
 
 @blocking("time.sleep(0.01)")
@@ -278,8 +277,7 @@ def test_a_loop_that_does_not_come_back_loses_it(replicas: Replicas) -> None:
         replicas.check_one_writer()
         assert set(work.bindings().values()) == {1}
         assert len(work.events("Scheduled")) == 3
-        second.stop()
-        assert second.returncode == 0, second.describe("did not end cleanly")
+        second.stop_cleanly()
 
 
 @blocking("pass")
@@ -297,8 +295,7 @@ def test_a_successor_begins_a_lease_duration_after_the_last_renewal(replicas: Re
         work.node("stuck-1", cpu="4")
         work.pod("a")
         work.until_bound("a")
-        second.stop()
-        assert second.returncode == 0, second.describe("did not end cleanly")
+        second.stop_cleanly()
 
 
 @blocking("pass")
@@ -323,5 +320,4 @@ def test_a_process_that_was_stopped_for_a_while_writes_nothing_more(replicas: Re
         assert first.returncode == 1, first.describe("ended otherwise")
         replicas.check_one_writer()
         assert set(work.bindings().values()) == {1}
-        second.stop()
-        assert second.returncode == 0, second.describe("did not end cleanly")
+        second.stop_cleanly()

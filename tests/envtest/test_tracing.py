@@ -29,8 +29,7 @@ def test_a_bound_pod_leaves_its_trace(control_plane: ControlPlane) -> None:
         work.pod("rejected", cpu="900m")
         message = work.until_rejected("rejected")["message"]
         # The last spans are sent at the end of the process.
-        kubestow.stop()
-        assert kubestow.returncode == 0, kubestow.describe("did not end cleanly")
+        kubestow.stop_cleanly()
         root, *steps = until(lambda: receiver.trace_of("fits"), "the trace of the bound pod")
         assert root["attributes"]["k8s.node.name"] == "node-traced"
         assert root["attributes"]["kubestow.result"] == "scheduled"

@@ -25,8 +25,7 @@ TAINTS: Final = [{"key": "bad", "effect": "NoSchedule"}]
 def scheduler(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     process = start_kubestow(control_plane, CONFIG, name="kubestow-device-faults")
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 @pytest.fixture

@@ -40,8 +40,7 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
         name="kubestow-upstream-faults",
     )
     yield process
-    process.stop()
-    assert process.returncode == 0, process.describe("did not end cleanly")
+    process.stop_cleanly()
 
 
 class Cluster:

@@ -72,8 +72,7 @@ def process(older: ControlPlane, rules: list[dict[str, Any]]) -> Iterator[Manage
         kubeconfig=older.service_account_kubeconfig(NAMESPACE, ACCOUNT),
     )
     yield started
-    started.stop()
-    assert started.returncode == 0, started.describe("did not end cleanly")
+    started.stop_cleanly()
 
 
 def test_the_server_is_of_the_release(older: ControlPlane, release: str) -> None:
