@@ -19,7 +19,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 _SERVER: Final = """
@@ -147,12 +146,7 @@ class ForkedCommands:
         assert self._server.stdout.readline(), "a module cannot be imported"
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.communicate()
         self._folder.cleanup()
 

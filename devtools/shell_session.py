@@ -26,7 +26,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from devtools.markdown import Block
@@ -58,12 +57,7 @@ class ShellSession:
         self._state.write_text("")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self._running:
             with suppress(ProcessLookupError):  # It has ended.
                 os.killpg(process.pid, signal.SIGTERM)

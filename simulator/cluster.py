@@ -16,7 +16,6 @@ import random
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import yaml
@@ -216,12 +215,7 @@ class EmbeddedCluster:
         self._task = asyncio.create_task(self.runner.run(), name="kubestow-controllers")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.runner.detach()
         if self._task is not None:
             self._task.cancel()

@@ -8,7 +8,6 @@ import socket
 import ssl
 import threading
 import time
-from types import TracebackType
 from typing import Final, Self
 
 from devtools.control_plane.control_plane import ControlPlane
@@ -40,13 +39,7 @@ class DeliveryWatch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        # Wakes the thread, which a close would not.
+    def __exit__(self, *_: object) -> None:
         self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 

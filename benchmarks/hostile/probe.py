@@ -15,7 +15,6 @@ import ssl
 import subprocess
 import sys
 import time
-from types import TracebackType
 from typing import Final, Self
 
 from devtools.control_plane.ports import LOOPBACK
@@ -39,12 +38,7 @@ class Probe:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
 

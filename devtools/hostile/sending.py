@@ -9,7 +9,6 @@ import http.client
 import ssl
 from collections.abc import Iterable
 from http import HTTPStatus
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 import msgspec
@@ -58,12 +57,7 @@ class HostileSender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def create(self, obj: JsonObject) -> Reply:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from ipaddress import ip_address
-from types import TracebackType
 from typing import Final, Self
 
 import structlog
@@ -43,12 +42,7 @@ class OwnAddress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.remove()
 

@@ -18,7 +18,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, Self
 
 from devtools.control_plane.admin import ApiError
@@ -81,12 +80,7 @@ class Workload:
         self.start = str(self._get(f"{self._base}/pods")["metadata"]["resourceVersion"])
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._follower is not None:
             self._follower.join()

@@ -16,7 +16,6 @@ import http.client
 import json
 import urllib.request
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Final, Self, cast
 
 import yaml
@@ -169,12 +168,7 @@ class Fleet:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for pool in [*self._sold_out]:
             self.restock(pool)
         for pool in self._pools:

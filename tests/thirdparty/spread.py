@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from itertools import groupby
-from types import TracebackType
 from typing import Any, Final, Self
 
 from tests.envtest.workload import Workload, until
@@ -51,17 +50,12 @@ class SpreadStory(Workload):
         self.follow()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         try:
             self.cluster.admin.request("DELETE", self._deployments)
             until(lambda: not self.cluster.items(self._replica_sets), "no controller of pods")
         finally:
-            super().__exit__(kind, error, traceback)
+            super().__exit__(*exception)
 
     def zone_node(self, name: str, zone: str, cpu: int) -> None:
         """Create a node in a zone; with 0 CPUs, it is there and has no room."""

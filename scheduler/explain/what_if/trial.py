@@ -18,7 +18,6 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self, cast
 
 from scheduler.api.pod import Pod
@@ -164,12 +163,7 @@ class WhatIfTrial:
             self._undo = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._measurements.undoing = True
         try:
             self._undo.close()

@@ -23,7 +23,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 ROOT: Final = Path(__file__).parents[3]
@@ -81,12 +80,7 @@ class Server:
             self("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _stop(self._process, signal.SIGTERM)
 
     def __call__(
