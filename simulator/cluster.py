@@ -36,7 +36,7 @@ from simulator.controllers.runner import Controller, KubeletController, Runner
 from simulator.controllers.workloads import WorkloadController
 from simulator.faults import Faults
 from simulator.gates import FALLBACK_GATE, WORKLOAD_GATE, ServerGates
-from simulator.objects import JsonObject, copy_tree, dig
+from simulator.objects import JsonObject, copy_tree, dig, priority_class
 from simulator.quota_admission import QuotaAdmission
 from simulator.resources import WORKLOAD_RESOURCES, Resource, ResourceTable
 from simulator.server import BOOKMARK_SECONDS, ApiServer
@@ -158,14 +158,7 @@ class EmbeddedCluster:
         for name in NAMESPACES:
             self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for name, value in BUILT_IN.items():
-            self.create(
-                {
-                    "apiVersion": "scheduling.k8s.io/v1",
-                    "kind": "PriorityClass",
-                    "metadata": {"name": name},
-                    "value": value,
-                }
-            )
+            self.create(priority_class(name, value))
 
     @property
     def url(self) -> str:

@@ -71,6 +71,16 @@ def with_path(tree: JsonObject, path: tuple[str, ...], value: object) -> JsonObj
     return copied
 
 
+def priority_class(name: str, value: int) -> JsonObject:
+    """Return a PriorityClass."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
 def format_time(epoch: float) -> str:
     """Write epoch seconds as `metav1.Time` prints them (RFC 3339, whole seconds, UTC)."""
     return datetime.fromtimestamp(int(epoch), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,7 +6,7 @@ from typing import Final
 
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from simulator.controllers.kubelet import RUN_SECONDS
-from simulator.objects import JsonObject
+from simulator.objects import JsonObject, priority_class
 from simulator.resources import Resource
 
 NAMESPACE: Final = "default"
@@ -24,7 +24,7 @@ def base() -> list[JsonObject]:
     """Return the nodes and the priority classes."""
     nodes = [_node(f"{rack}-{number}", rack) for rack in ("rack-1", "rack-2") for number in (1, 2)]
     classes = {URGENT: 1000, NORMAL: 100, BATCH: 10}
-    return [*nodes, *(_priority_class(name, value) for name, value in classes.items())]
+    return [*nodes, *(priority_class(name, value) for name, value in classes.items())]
 
 
 def group(name: str, minimum: int, *, one_rack: bool = False) -> JsonObject:
@@ -83,13 +83,4 @@ def _node(name: str, rack: str) -> JsonObject:
             "allocatable": amounts,
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
         },
-    }
-
-
-def _priority_class(name: str, value: int) -> JsonObject:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
     }

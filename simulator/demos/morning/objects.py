@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from simulator.controllers.kubelet import RUN_SECONDS, START_SECONDS
-from simulator.objects import JsonObject
+from simulator.objects import JsonObject, priority_class
 
 SCHEDULER: Final = "kubestow"
 ZONES: Final = ("eu-1a", "eu-1b", "eu-1c")
@@ -124,15 +124,6 @@ def _nodes() -> Iterator[JsonObject]:
                 if pool.name == "general" and zone == ZONES[2] and number == pool.per_zone:
                     made["spec"]["unschedulable"] = True
                 yield made
-
-
-def _priority_class(name: str, value: int) -> JsonObject:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-    }
 
 
 def _pod_spec(image: str, cpu: str, memory: str, **more: object) -> JsonObject:
@@ -295,7 +286,7 @@ def demo_cluster(seed: int = 1) -> DemoCluster:
     base: list[JsonObject] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in NAMESPACES
     ]
-    base += [_priority_class("service", 1000), _priority_class("batch", 10)]
+    base += [priority_class("service", 1000), priority_class("batch", 10)]
     base += nodes
     names = [each["metadata"]["name"] for each in nodes]
     workloads = [*map(agent, names), *_web(), *_jobs(source), *_training(), *_waiting()]

@@ -5,14 +5,10 @@ from __future__ import annotations
 from devtools.embedded_service import find, node, pod, until
 from plugins.resource_quota.upkeep import SWEEP_SECONDS
 from simulator import EmbeddedCluster
+from simulator.objects import priority_class
 from tests.integration.deferred_quota.stage import CPU, HELD, staged
 
-HIGH = {
-    "apiVersion": "scheduling.k8s.io/v1",
-    "kind": "PriorityClass",
-    "metadata": {"name": "high"},
-    "value": 1000,
-}
+HIGH = priority_class("high", 1000)
 
 
 async def test_q3_q5_who_was_gated_is_known_although_no_condition_tells_any_more(

@@ -17,6 +17,7 @@ from devtools.embedded_service import (
 )
 from scheduler.framework import Status
 from simulator import EmbeddedCluster
+from simulator.objects import priority_class
 from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 
 FULL = "quota exceeded: q, requested: requests.cpu=5, used: requests.cpu=5, limited: requests.cpu=5"
@@ -155,8 +156,7 @@ async def test_b12_each_compute_name_holds(
 async def test_b14_only_pods_in_scope_are_held(
     cluster: EmbeddedCluster, spec: Any, covered: Any, free: Any
 ) -> None:
-    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
+    cluster.create(priority_class("high", 1000))
     async with staged(cluster) as stage:
         await stage.quota(cpu=0, **spec)
         stage.released("covered", **covered)

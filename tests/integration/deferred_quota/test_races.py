@@ -11,14 +11,14 @@ import pytest
 from devtools.embedded_service import BindLog, find, node, plugin, pod, until
 from scheduler.framework import Code, Status, unschedulable
 from simulator import EmbeddedCluster, FaultRule
+from simulator.objects import priority_class
 from tests.integration.deferred_quota.stage import CPU, Stage, staged
 
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
     async with EmbeddedCluster(controllers=(), seed=1) as running:
-        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-        running.create({**kind, "metadata": {"name": "high"}, "value": 1000})
+        running.create(priority_class("high", 1000))
         yield running
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from devtools.embedded_service import condition, node, pod, until
 from simulator import EmbeddedCluster
-from simulator.objects import JsonObject
+from simulator.objects import JsonObject, priority_class
 from simulator.store import StoreChange
 from tests.integration.deferred_quota.stage import BACKOFF, CPU, GATES, HELD, Stage, staged
 
@@ -19,9 +19,8 @@ MANY = 500
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
     async with EmbeddedCluster(controllers=(), seed=1) as running:
-        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
         for name, value in (("high", 1000), ("low", 1)):
-            running.create({**kind, "metadata": {"name": name}, "value": value})
+            running.create(priority_class(name, value))
         yield running
 
 

@@ -17,6 +17,7 @@ from devtools.embedded_service import (
     until,
 )
 from simulator import EmbeddedCluster
+from simulator.objects import priority_class
 from tests.integration.extenders.extender import ExtenderServer
 from tests.integration.extenders.setup import BY_NAME, entry, message, uid
 
@@ -24,8 +25,7 @@ from tests.integration.extenders.setup import BY_NAME, entry, message, uid
 @pytest.fixture
 def important(cluster: EmbeddedCluster) -> dict[str, Any]:
     """Two full nodes, and a pod of priority that needs one of them."""
-    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
+    cluster.create(priority_class("high", 1000))
     for name in ("n1", "n2"):
         cluster.create(node(name, cpu="1"))
         cluster.create(pod(f"on-{name}", terminationGracePeriodSeconds=0))

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from simulator import EmbeddedCluster
-
-PRIORITY = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+from simulator.objects import priority_class
 
 
 @pytest.fixture
@@ -28,4 +27,4 @@ async def native() -> AsyncIterator[EmbeddedCluster]:
 
 def _priorities(cluster: EmbeddedCluster) -> None:
     for name, value in (("high", 1000), ("higher", 2000)):
-        cluster.create({**PRIORITY, "metadata": {"name": name}, "value": value})
+        cluster.create(priority_class(name, value))

@@ -24,7 +24,7 @@ from scheduler.service.options import RunOptions
 from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.errors import ApiError
-from simulator.objects import JsonObject
+from simulator.objects import JsonObject, priority_class
 
 GATES: Final = FeatureGates.parse([f"{QUOTA}=true,{FALLBACK}=true"])
 ANNOTATION: Final = "kubestow.io/topology-spread-fallback"
@@ -57,8 +57,7 @@ def prepare(cluster: EmbeddedCluster) -> None:
     for number in range(6):
         cluster.create(zone_node(f"node-{number}", f"zone-{number % 2}"))
     for name, value in (("high", 1000), ("higher", 2000)):
-        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-        cluster.create({**kind, "metadata": {"name": name}, "value": value})
+        cluster.create(priority_class(name, value))
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     hard = {"deferred.kubestow.io/requests.cpu-millis": "3000"}
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": hard}}

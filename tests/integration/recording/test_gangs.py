@@ -39,6 +39,7 @@ from simulator import EmbeddedCluster
 from simulator.admission import WriteOptions
 from simulator.demos.gang.objects import POD_GROUPS
 from simulator.errors import ApiError
+from simulator.objects import priority_class
 from tests.integration.recording.busy import ZONE, Recording, zone_node
 
 NODES = 6
@@ -54,8 +55,7 @@ async def gangs(
         cluster.resources.add(POD_GROUPS)
         for number in range(NODES):
             cluster.create(zone_node(f"node-{number}", f"zone-{number % 3}"))
-        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-        cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
+        cluster.create(priority_class("high", 1000))
         async with scheduling(
             cluster,
             points=GANGS,

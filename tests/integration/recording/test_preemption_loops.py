@@ -22,6 +22,7 @@ from devtools.embedded_service import (
 from plugins.preemption_loops import EVENT_REASON
 from scheduler.offline.replay import Replay
 from simulator import EmbeddedCluster
+from simulator.objects import priority_class
 from tests.integration.recording.busy import Recording
 
 PROFILES = [
@@ -57,8 +58,7 @@ class OtherScheduler:
 async def test_a_recorded_loop_is_reproduced(tmp_path: Path, before: int) -> None:
     async with EmbeddedCluster(controllers=(), seed=1) as cluster:
         cluster.create(node("node-0"))
-        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-        cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
+        cluster.create(priority_class("high", 1000))
         backoff: dict[str, Any] = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
         async with scheduling(cluster, profiles=PROFILES, **backoff) as wiring:
             other = OtherScheduler(cluster)

@@ -21,6 +21,7 @@ from scheduler.recording.writing import BundleWriter
 from scheduler.service.options import RunOptions
 from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
+from simulator.objects import priority_class
 from tests.integration.recording.busy import busy, spread_pod, zone_node
 
 
@@ -150,8 +151,7 @@ async def test_a_pod_with_a_nomination_keeps_its_room_while_others_are_judged(
     options = RunOptions(feature_gates=FeatureGates({"SchedulerPopFromBackoffQ": False}))
     async with EmbeddedCluster(controllers=(), seed=1) as cluster:
         cluster.create(zone_node("node-0", "zone-0"))
-        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-        cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
+        cluster.create(priority_class("high", 1000))
         async with scheduling(cluster, options=options, **slow) as wiring:
             history = wiring.scheduling.decisions.history
             cluster.create(pod("victim", "4"))

@@ -24,7 +24,7 @@ from devtools.embedded_service import (
 )
 from scheduler.framework import Code, Handle, Status
 from simulator import EmbeddedCluster
-from simulator.objects import JsonObject
+from simulator.objects import JsonObject, priority_class
 from tests.integration.requeueing.rows import claim, storage_class, volume
 
 HOST: Final = "kubernetes.io/hostname"
@@ -274,14 +274,7 @@ async def test_amounts_beyond_64_bits_fit_nowhere_and_break_no_node(
 
 async def test_a_budget_that_cannot_be_parsed_protects_no_pod(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1", cpu="4"))
-    cluster.create(
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": "high"},
-            "value": 1000,
-        }
-    )
+    cluster.create(priority_class("high", 1000))
     smuggle(
         cluster,
         {

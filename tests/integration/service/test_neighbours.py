@@ -31,7 +31,7 @@ from scheduler.client.credentials import StaticCredentials
 from scheduler.client.transport import Transport
 from scheduler.framework import Code, Handle, Status
 from simulator import EmbeddedCluster
-from simulator.objects import JsonObject
+from simulator.objects import JsonObject, priority_class
 
 
 class Gatekeeper:
@@ -68,14 +68,7 @@ class Gatekeeper:
 @pytest.fixture(autouse=True)
 def _classes(cluster: EmbeddedCluster) -> None:
     for name, value in (("low", 10), ("middle", 11), ("high", 100)):
-        cluster.create(
-            {
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": {"name": name},
-                "value": value,
-            }
-        )
+        cluster.create(priority_class(name, value))
 
 
 def foreign(name: str, cpu: str, on: str = "", priority: str = "") -> JsonObject:

@@ -39,6 +39,7 @@ from scheduler.framework import (
 from scheduler.service.background import BackgroundTasks
 from simulator import EmbeddedCluster, FaultRule
 from simulator.demos.gang.objects import POD_GROUPS
+from simulator.objects import priority_class
 from tests.integration.service.test_binding_cycle import Gatekeeper
 
 QUICK: dict[str, Any] = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
@@ -55,8 +56,7 @@ def preemptor(cpu: str = "1") -> dict[str, Any]:
 
 @pytest.fixture
 def cluster(cluster: EmbeddedCluster) -> EmbeddedCluster:
-    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
+    cluster.create(priority_class("high", 1000))
     return cluster
 
 

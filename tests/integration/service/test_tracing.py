@@ -17,6 +17,7 @@ from scheduler.client.transport import Transport
 from scheduler.framework import Code, Status, error
 from scheduler.stages.wiring import Wiring
 from simulator import EmbeddedCluster
+from simulator.objects import priority_class
 from tests.otlp_receiver import Behaviour, Json, Receiver, otlp_receiver
 
 MILLION = 1_000_000
@@ -138,8 +139,7 @@ async def test_preemption_names_the_node_and_the_evictions_carry_the_trace(
             if each.method == "DELETE"
         ]
 
-    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
+    cluster.create(priority_class("high", 1000))
     async with traced(cluster) as (receiver, _):
         cluster.create(node("n1", cpu="1"))
         cluster.create(pod("victim"))

@@ -10,6 +10,7 @@ from scheduler.shadow.choices import FRESH_SECONDS, REJECTED_SECONDS
 from scheduler.shadow.doubts import DOUBT_SECONDS
 from scheduler.shadow.wiring import SILENT_SECONDS
 from simulator import EmbeddedCluster, FaultRule
+from simulator.objects import priority_class
 from tests.integration.shadow.stage import chosen, judged, listen, pass_time, pod, reject, shadow
 
 
@@ -292,14 +293,7 @@ async def test_victims_are_named_and_stay(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     async with shadow(cluster) as wiring:
         cluster.create(pod("low", cpu="3", nodeName="n1"))
-        cluster.create(
-            {
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": {"name": "high"},
-                "value": 100,
-            }
-        )
+        cluster.create(priority_class("high", 100))
         cluster.create(pod("high", cpu="3", priorityClassName="high"))
         await until(lambda: wiring.summary().preempting >= 1)
         reject(cluster, "high", "0/1 nodes are available: 1 Insufficient cpu.")
