@@ -23,6 +23,7 @@ from typing import Any, Final
 import plugins as in_tree
 from config import Configuration, FeatureGates, load_configuration
 from devtools.loop_time import LoopClock, skip_idle_time
+from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.client.clock import Clock
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.fence import Fence, OpenFence
@@ -35,6 +36,7 @@ from scheduler.stages.wiring import wire as wire_service
 from simulator import EmbeddedCluster, subresources
 from simulator.admission import WriteOptions
 from simulator.api import MERGE_PATCH
+from simulator.demos.gang.objects import group
 from simulator.errors import ApiError
 from simulator.objects import JsonObject
 from simulator.store import StoreChange
@@ -70,6 +72,17 @@ def pod(name: str, cpu: str = "1", *, gates: Sequence[str] = (), **spec: object)
     if gates:
         made["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
     return made
+
+
+def add_gang(cluster: EmbeddedCluster, name: str, members: int, **spec: Any) -> list[str]:
+    """Create a PodGroup that needs all of its members, of 2 CPU each; return their names."""
+    cluster.create(group(name, members))
+    names = [f"{name}-{number}" for number in range(members)]
+    for each in names:
+        made = pod(each, "2", **spec)
+        made["metadata"]["labels"] = {POD_GROUP_LABEL: name}
+        cluster.create(made)
+    return names
 
 
 def plugin(plugin_name: str, **methods: Any) -> type[Any]:

@@ -34,6 +34,7 @@ from scheduler.framework.results import ResultError, rows_result, score_result, 
 from scheduler.framework.reuse import ReuseRule
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
+from scheduler.testing.answers import shown
 
 _USAGE_COLUMNS: Final = (
     "allocatable",
@@ -207,8 +208,8 @@ class _Attempt:
             other = status_result("filter", plugin.filter(self.state, self.pod, node))
             if not _same(status, other):
                 yield (
-                    f"node {table.names[row]}: filter returned {_shown(other)}, "
-                    f"filter_rows {_shown(status)}"
+                    f"node {table.names[row]}: filter returned {shown(other)}, "
+                    f"filter_rows {shown(status)}"
                 )
 
     def _scalar_filter(self) -> Iterator[str]:
@@ -221,8 +222,8 @@ class _Attempt:
             )
             if not _same(first, again):
                 yield (
-                    f"node {table.names[row]}: filter returned first {_shown(first)} and then "
-                    f"{_shown(again)}"
+                    f"node {table.names[row]}: filter returned first {shown(first)} and then "
+                    f"{shown(again)}"
                 )
 
     def _pre_score(self) -> Generator[str, None, bool]:
@@ -249,7 +250,7 @@ class _Attempt:
         ]
         failures = [result for result in one_by_one if isinstance(result, Status)]
         if failures:
-            yield f"score returned {_shown(failures[0])}"
+            yield f"score returned {shown(failures[0])}"
             return
         scores = np.array(one_by_one, dtype=np.int64)
         if callable(getattr(plugin, "score_rows", None)):
@@ -270,7 +271,7 @@ class _Attempt:
             untouched = scores.copy()
             final = self.plugin.normalize_scores(self.state, self.pod, table, table.rows, scores)
             if isinstance(final, Status):
-                yield f"normalize_scores returned {_shown(final)}"
+                yield f"normalize_scores returned {shown(final)}"
                 return
             if not np.array_equal(untouched, scores):
                 yield "normalize_scores modified its input"
@@ -391,9 +392,3 @@ def _same(one: Any, other: Any) -> bool:
         other.requeue_after,
         other.condition_reason,
     )
-
-
-def _shown(status: Status | None) -> str:
-    if status is None or status.success:
-        return "Success"
-    return f"{status.code.label}: {status.message}"

@@ -1,4 +1,4 @@
-"""Makes the fixtures of `fixtures.py` available to the tests here, and devices on their cluster."""
+"""Makes the fixtures of `fixtures.py` available to the tests here, with some of their own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Final
 
 import pytest
 
-from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
 from tests.envtest.devices import Devices, devices_of
+from tests.envtest.workload import Workload
 
 PLUGIN: Final = "tests.envtest.fixtures"
 
@@ -26,3 +27,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def devices(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Devices]:
     with devices_of(control_plane, request.node.name) as made:
         yield made
+
+
+@pytest.fixture
+def work(
+    control_plane: ControlPlane, kubestow: ManagedProcess, request: pytest.FixtureRequest
+) -> Iterator[Workload]:
+    """Create a namespace named after the test, for the module's scheduler `kubestow`."""
+    with Workload(control_plane, request.node.originalname.replace("_", "-")[:63]) as workload:
+        yield workload
+        assert kubestow.running, kubestow.describe("ended")

@@ -79,7 +79,7 @@ def _devices(name: str, class_name: str, count: int = 1, **more: Any) -> Json:
     return {"name": name, "exactly": {"deviceClassName": class_name, "count": count, **more}}
 
 
-def _alternatives(name: str, *counts: tuple[str, int]) -> Json:
+def alternatives(name: str, *counts: tuple[str, int]) -> Json:
     listed = [
         {"name": f"s{position}", "deviceClassName": class_name, "count": count}
         for position, (class_name, count) in enumerate(counts)
@@ -251,7 +251,7 @@ CASES: Final = [
             _device_claim("a", _devices("r", "gpu", 7)),
             _device_claim("b", _devices("r", "gpu", 2), _devices("q", "gpu", 2)),
             _device_claim("c", _devices("r", "gpu", 3)),
-            _device_claim("d", _alternatives("r", ("gpu", 1), ("gpu", 2), ("nic", 8))),
+            _device_claim("d", alternatives("r", ("gpu", 1), ("gpu", 2), ("nic", 8))),
             _device_claim("e", _devices("r", "gpu")),
             _device_claim("f", _all_of("r", "nic")),
             _device_claim("g", _devices("r", "nic", 24)),
@@ -275,7 +275,7 @@ CASES: Final = [
             _device_claim("a", _devices("r", "named", 7)),
             _device_claim("b", _devices("r", "named", 2), _devices("q", "named", 2)),
             _device_claim("c", _devices("r", "named", 3)),
-            _device_claim("d", _alternatives("r", ("named", 1), ("named", 2), ("plain", 8))),
+            _device_claim("d", alternatives("r", ("named", 1), ("named", 2), ("plain", 8))),
             _device_claim("e", _devices("r", "named", 1)),
             pod("f", limits={"example.com/gpu": "1"}),
             pod("g", limits={f"{CLASS}named": "2"}),

@@ -48,15 +48,6 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     process.stop_cleanly()
 
 
-@pytest.fixture
-def work(
-    control_plane: ControlPlane, kubestow: ManagedProcess, request: pytest.FixtureRequest
-) -> Iterator[Workload]:
-    with Workload(control_plane, request.node.originalname.replace("_", "-")[:63]) as workload:
-        yield workload
-        assert kubestow.running, kubestow.describe("ended")
-
-
 def write_status(work: Workload, name: str, **status: object) -> None:
     path = f"/api/v1/namespaces/{work.namespace}/pods/{name}/status"
     work.control_plane.admin.request("PATCH", path, {"status": status})

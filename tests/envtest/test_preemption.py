@@ -41,15 +41,6 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     process.stop_cleanly()
 
 
-@pytest.fixture
-def work(
-    control_plane: ControlPlane, kubestow: ManagedProcess, request: pytest.FixtureRequest
-) -> Iterator[Workload]:
-    with Workload(control_plane, request.node.originalname.replace("_", "-")[:63]) as workload:
-        yield workload
-        assert kubestow.running, kubestow.describe("ended")
-
-
 def low(work: Workload, name: str, **parts: Any) -> Json:
     """Create a pod that ends at once when it is deleted."""
     return work.pod(name, cpu="800m", terminationGracePeriodSeconds=0, **parts)

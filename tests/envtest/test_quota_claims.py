@@ -21,7 +21,7 @@ from scheduler.api.quantity import parse
 from simulator.quota_evaluators import evaluator_of
 from simulator.resources import RESOURCES
 from simulator.store import Store
-from tests.envtest.quota_requests import pod
+from tests.envtest.quota_requests import alternatives, pod
 from tests.envtest.workload import until
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
@@ -51,14 +51,6 @@ def request(name: str, class_name: str = "gpu", count: int = 1, **more: Any) -> 
     if more.get("allocationMode") != "All":
         exactly["count"] = count
     return {"name": name, "exactly": exactly}
-
-
-def alternatives(name: str, *counts: tuple[str, int]) -> Json:
-    listed = [
-        {"name": f"s{position}", "deviceClassName": class_name, "count": count}
-        for position, (class_name, count) in enumerate(counts)
-    ]
-    return {"name": name, "firstAvailable": listed}
 
 
 CASES: Final[dict[str, list[Json]]] = {

@@ -26,16 +26,6 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     process.stop_cleanly()
 
 
-@pytest.fixture
-def work(
-    control_plane: ControlPlane, kubestow: ManagedProcess, request: pytest.FixtureRequest
-) -> Iterator[Workload]:
-    """Create a namespace named after the test."""
-    with Workload(control_plane, request.node.originalname.replace("_", "-")[:63]) as workload:
-        yield workload
-        assert kubestow.running, kubestow.describe("ended")
-
-
 def test_200_pods_go_to_50_nodes(work: Workload) -> None:
     work.follow()
     # Exactly full: 4 pods of 900m fit on a node of 4 CPUs, and there are 4 for each.

@@ -121,16 +121,6 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
 
 
 @pytest.fixture
-def work(
-    control_plane: ControlPlane, kubestow: ManagedProcess, request: pytest.FixtureRequest
-) -> Iterator[Workload]:
-    """Create a namespace named after the test."""
-    with Workload(control_plane, request.node.originalname.replace("_", "-")[:63]) as workload:
-        yield workload
-        assert kubestow.running, kubestow.describe("ended")
-
-
-@pytest.fixture
 def storage(control_plane: ControlPlane, work: Workload) -> Storage:
     return Storage(control_plane, work.namespace)
 

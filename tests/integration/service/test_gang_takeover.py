@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from devtools.embedded_service import bind, bound_to, node, pod, scheduling, until
-from scheduler.api.pod_groups import POD_GROUP_LABEL
+from devtools.embedded_service import add_gang, bind, bound_to, node, scheduling, until
 from simulator import EmbeddedCluster
 from simulator.demos.gang.objects import POD_GROUPS
-from simulator.demos.gang.objects import group as pod_group
 
 GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
-
-
-def add_gang(cluster: EmbeddedCluster, name: str, members: int) -> list[str]:
-    """Create a PodGroup that needs all of its members, of 2 CPU each; return their names."""
-    cluster.create(pod_group(name, members))
-    names = [f"{name}-{number}" for number in range(members)]
-    for each in names:
-        made = pod(each, "2")
-        made["metadata"]["labels"] = {POD_GROUP_LABEL: name}
-        cluster.create(made)
-    return names
 
 
 @pytest.mark.parametrize("bound", range(1, 6))

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from devtools.embedded_service import bind, node, until
-from scheduler.api.pod_groups import POD_GROUP_LABEL
+from devtools.embedded_service import add_gang, bind, node, until
 from scheduler.explain.records.shadow import AGREEING
 from simulator import EmbeddedCluster
 from simulator.demos.gang.objects import POD_GROUPS
-from simulator.demos.gang.objects import group as pod_group
-from tests.integration.shadow.stage import chosen, judged, listen, pod, shadow
+from tests.integration.shadow.stage import THEIRS, chosen, judged, listen, pod, shadow
 
 GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
-
-
-def add_gang(cluster: EmbeddedCluster, name: str, members: int) -> list[str]:
-    """Create a PodGroup that needs all of its members, of 2 CPU each; return their names."""
-    cluster.create(pod_group(name, members))
-    names = [f"{name}-{number}" for number in range(members)]
-    for each in names:
-        made = pod(each, "2")
-        made["metadata"]["labels"] = {POD_GROUP_LABEL: name}
-        cluster.create(made)
-    return names
 
 
 async def test_a_gang_holds_its_nodes_until_it_is_bound(cluster: EmbeddedCluster) -> None:
@@ -30,7 +17,7 @@ async def test_a_gang_holds_its_nodes_until_it_is_bound(cluster: EmbeddedCluster
         cluster.create(node(f"n{number}"))
     async with shadow(cluster, points=GANGS) as wiring:
         seen = listen(wiring)
-        names = add_gang(cluster, "train", 4)
+        names = add_gang(cluster, "train", 4, schedulerName=THEIRS)
         nodes = {each: await chosen(wiring, cluster, each) for each in names}
         assert sorted(nodes.values()) == ["n0", "n0", "n1", "n1"]
         for name, there in nodes.items():
@@ -43,7 +30,7 @@ async def test_a_gang_that_does_not_fit_holds_nothing(cluster: EmbeddedCluster) 
     cluster.resources.add(POD_GROUPS)
     cluster.create(node("n0"))
     async with shadow(cluster, points=GANGS) as wiring:
-        names = add_gang(cluster, "large", 3)
+        names = add_gang(cluster, "large", 3, schedulerName=THEIRS)
         cluster.create(pod("single", "4"))
         assert await chosen(wiring, cluster, "single") == "n0"
         await until(lambda: wiring.summary().waiting_here == 3)

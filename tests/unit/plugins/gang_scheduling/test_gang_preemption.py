@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,13 +25,6 @@ SPECS: list[dict[str, Any]] = [
     term("podAntiAffinity", "low", "kubernetes.io/hostname"),
     term("podAffinity", "x", ZONE),
 ]
-
-
-@pytest.fixture
-def cluster() -> Iterator[GangCluster]:
-    with GangCluster() as found:
-        yield found
-        found.validate()
 
 
 def gone(cluster: GangCluster, keys: list[str]) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -43,13 +42,6 @@ def add_all(cluster: GangCluster, *, groups: str = "ab") -> None:
         cluster.add_group(2, group)
         cluster.add_members(2, group, cpu=0.1, priority=10)
     cluster.add_pods(pod("single", cpu=0.1), 3)
-
-
-@pytest.fixture
-def cluster() -> Iterator[GangCluster]:
-    with GangCluster() as found:
-        yield found
-        found.validate()
 
 
 def groups_and_singles(order: list[str]) -> str:
