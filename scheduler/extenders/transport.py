@@ -18,6 +18,7 @@ import structlog
 
 from config import Extender
 from scheduler.api.pod import Pod
+from scheduler.api.signatures.encodable import encodable
 from scheduler.client.errors import ConfigurationError as ClientConfigurationError
 from scheduler.client.errors import RequestError
 from scheduler.client.store import Store
@@ -325,7 +326,10 @@ def _raw(store: Any, name: str, namespace: str = "") -> bytes | None:
 
 
 def _encoded(pod: Pod) -> bytes:
-    return msgspec.json.encode({"metadata": pod.metadata, "spec": pod.spec, "status": pod.status})
+    plain = encodable(pod)
+    return msgspec.json.encode(
+        {"metadata": plain.metadata, "spec": plain.spec, "status": plain.status}
+    )
 
 
 def _responded(error: RequestError | MalformedResponseError) -> bool:

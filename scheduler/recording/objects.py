@@ -15,7 +15,8 @@ import msgspec
 
 from scheduler.api.devices import OpaqueConfiguration
 from scheduler.api.meta import Condition, Object, ObjectMeta
-from scheduler.api.pod import Pod, PodSpec
+from scheduler.api.pod import Pod
+from scheduler.api.signatures.encodable import encodable
 from scheduler.client.resources import (
     DEVICE_CLASSES,
     PODS,
@@ -43,8 +44,6 @@ ANNOTATIONS_LEFT_OUT: Final = (
 _WITH_PARAMETERS: Final = (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, DEVICE_CLASSES)
 """Resources with parameters for device drivers."""
 
-_SPEC_FIELDS: Final = PodSpec.__struct_fields__
-
 
 def encode_object(
     resource: Resource[Any], item: Any, kept_annotations: Collection[str] = ()
@@ -61,10 +60,6 @@ def encode_object(
 
 
 def _plain_pod(pod: Pod, metadata: ObjectMeta) -> Pod:
-    """Return a pod in encodable form: without its signature, and with an unpacked spec."""
-    spec: PodSpec = pod.spec
-    if type(spec) is not PodSpec:
-        spec = PodSpec(**{name: getattr(spec, name) for name in _SPEC_FIELDS})
     status = pod.status
     if status.conditions or status.message:
         status = msgspec.structs.replace(
@@ -72,10 +67,7 @@ def _plain_pod(pod: Pod, metadata: ObjectMeta) -> Pod:
             message=redact_message(status.message),
             conditions=tuple(map(_redacted, status.conditions)),
         )
-    # The pin need not be encoded, since it is derived from the affinity again.
-    return msgspec.structs.replace(
-        pod, metadata=metadata, spec=spec, status=status, interned=None, pin=""
-    )
+    return encodable(msgspec.structs.replace(pod, metadata=metadata, status=status))
 
 
 def _without_parameters(value: Any) -> Any:

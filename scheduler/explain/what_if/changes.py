@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.api.meta import ObjectMeta
-from scheduler.api.pod import Pod, PodSpec
+from scheduler.api.pod import Pod
+from scheduler.api.signatures.encodable import encodable
 from scheduler.client.kinds import BUILT_IN, Kinds
 from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.explain.records import Change
@@ -48,9 +49,7 @@ def as_json(item: Any, resource: Resource[Any] | None = None) -> JsonObject:
     take long.
     """
     if isinstance(item, Pod):
-        spec = PodSpec(**{name: getattr(item.spec, name) for name in PodSpec.__struct_fields__})
-        item = msgspec.structs.replace(item, interned=None, pin="", spec=spec)
-        resource = PODS
+        item, resource = encodable(item), PODS
     if resource is None:
         resource = next(each for each in BUILT_IN.values() if each.type is type(item))
     encoded = resource.encode(item)
