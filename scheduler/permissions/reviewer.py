@@ -52,6 +52,7 @@ class PermissionReviewer:
     def __init__(self, client: ApiClient, state: PermissionState, random: Random) -> None:
         self._client = client
         self._state = state
+        state.reviews.append(self.review)
         self._backoff = Backoff(random, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
         # Whether the last review failed.
         self._failed = False

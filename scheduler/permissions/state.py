@@ -82,8 +82,8 @@ class PermissionState:
         self.on_granted = Signal[[]]()
         #: Sends a new request for a resource and returns how the server responds, by plural.
         self.looks: dict[str, Callable[[], Awaitable[RequestError | None]]] = {}
-        #: Reviews all permissions.
-        self.review: Callable[[], Awaitable[None]] | None = None
+        #: Review all permissions; the reviewer adds itself.
+        self.reviews: list[Callable[[], Awaitable[None]]] = []
         # By the reviewer, and by reflectors, which win where they had a response.
         self._reviewed: dict[Permission, tuple[str, ...]] = {}
         self._met: dict[Permission, tuple[str, ...]] = {}
@@ -163,9 +163,10 @@ class PermissionState:
             return self.serves(resource)
         if not isinstance(error, ApiError) or error.status not in (FORBIDDEN, NOT_FOUND):
             return None
-        if error.status == FORBIDDEN and self.review is not None:
+        if error.status == FORBIDDEN:
             # Authorization comes first, so that only discovery shows what exists.
-            await self.review()
+            for review in self.reviews:
+                await review()
         return self.serves(resource)
 
     # -- what others find out ----------------------------------------------------------------------

@@ -67,7 +67,6 @@ def build_reviewer(
     reviewer = PermissionReviewer(
         connections.derive("permissions"), state.permissions, connections.random
     )
-    state.permissions.review = reviewer.review
     connections.client.transport.on_forbidden_write.subscribe(reviewer.write_forbidden)
     return reviewer
 

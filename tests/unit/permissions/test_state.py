@@ -206,7 +206,8 @@ async def test_discovery_is_asked_again_where_a_resource_may_not_be_listed(
     async def review() -> None:
         state.reviewed({BUDGETS: READ}, absent)
 
-    state.looks[budgets.plural], state.review = look, review
+    state.looks[budgets.plural] = look
+    state.reviews.append(review)
     await review()
     assert await state.served_now(budgets.plural) is False
     absent.clear()
