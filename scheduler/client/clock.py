@@ -8,6 +8,7 @@ they run on the event loop's clock.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -79,6 +80,16 @@ async def sleep_unless(wanted: asyncio.Event, clock: Clock, seconds: float) -> N
     finally:
         sleep.cancel()
         until_wanted.cancel()
+
+
+async def woken(wake: asyncio.Event, seconds: float) -> None:
+    """Suspend the calling task until `wake` is set, for `seconds` of the loop at most; clear it."""
+    try:
+        async with asyncio.timeout(None if seconds == math.inf else max(0.0, seconds)):
+            await wake.wait()
+    except TimeoutError:
+        pass
+    wake.clear()
 
 
 def micro_time(epoch: float) -> str:

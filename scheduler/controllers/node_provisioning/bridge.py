@@ -20,7 +20,7 @@ from scheduler.api.meta import Named, parse_time, second_time
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
-from scheduler.client.clock import Clock
+from scheduler.client.clock import Clock, woken
 from scheduler.client.deltas import Delta, DeltaType, ReflectorOptions, ReflectorStatistics
 from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError, Lane
 from scheduler.client.errors import ApiError, RequestError, describe
@@ -177,7 +177,7 @@ class NodeProvisioningBridge:
     async def _serve(self, group: asyncio.TaskGroup) -> None:
         until = 0.0
         while not self._decisions.stopped:
-            await self._wait(until)
+            await woken(self._wake, until - self._clock.monotonic())
             now = self._clock.monotonic()
             until = self._follow_as_needed(group, now)
             if self._following and all(stream.settled for stream in self._streams):
@@ -190,16 +190,6 @@ class NodeProvisioningBridge:
             condition="NodeProvisioningInProgress",
             pods=self._decisions.conflicting_managers,
         )
-
-    async def _wait(self, until: float) -> None:
-        """Wait for a change, at most until `until`."""
-        delay = until - self._clock.monotonic()
-        try:
-            async with asyncio.timeout(None if delay == NEVER else max(0.0, delay)):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-        self._wake.clear()
 
     # -- following events --------------------------------------------------------------------------
 

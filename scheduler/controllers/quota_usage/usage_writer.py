@@ -23,13 +23,12 @@ from plugins.resource_quota.enforcement import QuotaEnforcement
 from plugins.resource_quota.keys import PREFIX
 from scheduler.api.policy import ResourceQuota
 from scheduler.api.quantity import NANO, QuantityError, parse
-from scheduler.client.clock import Clock
+from scheduler.client.clock import Clock, woken
 from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError
 from scheduler.client.errors import RequestError
 from scheduler.client.rest import ApiClient
 from scheduler.client.status_patch import concerns_another_pod
 from scheduler.controllers.quota_usage.publication import (
-    NEVER,
     Publication,
     Publications,
 )
@@ -110,16 +109,7 @@ class UsageWriter:
             writes, until = self._publications.plan(self._clock.monotonic())
             for write in writes:
                 group.create_task(self._write(write), name=f"quota usage {'/'.join(write.key)}")
-            await self._woken(until)
-
-    async def _woken(self, until: float) -> None:
-        delay = until - self._clock.monotonic()
-        try:
-            async with asyncio.timeout(None if delay == NEVER else max(0.0, delay)):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-        self._wake.clear()
+            await woken(self._wake, until - self._clock.monotonic())
 
     # -- subscriptions ---------------------------------------------------------------------------
 
