@@ -227,17 +227,12 @@ class Store:
         """Return changes after `rv`, oldest first. Raises `CompactedError` when some are gone."""
         return self._after(table, self._table(table), rv)[::-1]
 
-    def compact(self, rv: int | None = None) -> int:
-        """Forget history up to `rv` (all of it by default).
-
-        Returns the new oldest resourceVersion.
-        """
-        limit = self._rv if rv is None else min(rv, self._rv)
+    def compact(self) -> int:
+        """Forget all history; return the new oldest resourceVersion."""
         for held in self._tables.values():
-            while held.history and held.history[0].rv <= limit:
-                held.history.popleft()
-            held.floor = max(held.floor, limit)
-        return limit
+            held.history.clear()
+            held.floor = self._rv
+        return self._rv
 
     def subscribe(self, table: str | None, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` for every later change of `table`, or of all tables for None.

@@ -29,6 +29,7 @@ CONNECTION_LIMIT: Final = 256
 """Sockets to the server: 100 binds, some twenty watches, and spare ones. The dispatcher bounds the
 writes, and the reads that settle them."""
 
+CONNECT_SECONDS: Final = 5.0
 KEEPALIVE_SECONDS: Final = 60.0
 """Below the API server's own idle limit of 90 s, so that a reused connection is rarely a dead
 one."""
@@ -56,7 +57,7 @@ class HttpTransport(Protocol):
 class Transport:
     """Owns the connections. Use `async with`; share it between `ApiClient`s."""
 
-    def __init__(self, configuration: ClientConfiguration, *, connect_timeout: float = 5.0) -> None:
+    def __init__(self, configuration: ClientConfiguration) -> None:
         """Prepare; nothing is sent.
 
         Raises:
@@ -67,13 +68,12 @@ class Transport:
         self.host = self._server.hostname or ""
         #: Called after each write that the server forbade, whichever client sent it.
         self.on_forbidden_write = Signal[[]]()
-        self._connect_timeout = connect_timeout
         self._transport: HttpTransport | None = None
 
     async def __aenter__(self) -> Self:
         configuration = self.configuration
         socks = SocksProxy.of(configuration.proxy or "")
-        options = PoolOptions(CONNECTION_LIMIT, KEEPALIVE_SECONDS, self._connect_timeout, socks)
+        options = PoolOptions(CONNECTION_LIMIT, KEEPALIVE_SECONDS, CONNECT_SECONDS, socks)
         if configuration.proxy is None or socks is not None:
             self._transport = ConnectionPool(_address(self._server, configuration), options)
         else:
