@@ -1,4 +1,4 @@
-"""Questions about a pod are answered in short steps, however large it is."""
+"""Questions are answered in short steps, however large a pod or another object is."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from typing import Any, Final
 
 import pytest
 
-from devtools.hostile.case import HostileCase
+from devtools.hostile.case import HostileCase, JsonObject
 from devtools.hostile.catalogue import chosen, name_of
+from devtools.hostile.templates import pod
 from devtools.hostile.work import WorkCount
-from devtools.hostile.world import hostile_world
+from devtools.hostile.world import HostileWorld, hostile_world
 from scheduler.process.debug_pages import DebugPages
 
 MAX_LINES: Final = 600_000
 """Lines of Python between two rests, some 60 ms: those of an explanation of a pod of 1 MB."""
 NODES: Final = 10
+OTHERS: Final = (
+    "nodes", "persistentvolumeclaims", "poddisruptionbudgets", "replicasets", "resourceclaims",
+    "resourcequotas", "resourceslices",
+)  # fmt: skip
+"""Kinds whose objects answers are about, and that others than administrators write."""
 
 
 @asynccontextmanager
@@ -44,20 +50,22 @@ async def longest_step(work: WorkCount) -> AsyncIterator[Callable[[], int]]:
         task.cancel()
 
 
-async def ask(pages: DebugPages, pod: str) -> None:
-    """Ask everything that can be asked about a pod; an answer may refuse."""
+async def ask(pages: DebugPages, key: str) -> None:
+    """Ask what can be asked about a pod and the cluster; an answer may refuse."""
     questions: list[Callable[[], Any]] = [
         *(
             lambda name=name, query=query: pages.debug[name](query)
             for name, query in (
-                ("explain", {"pod": pod, "remedies": "all"}),
+                ("explain", {"pod": key, "remedies": "all"}),
                 ("queue", {"namespace": "hostile"}),
                 ("waiting", {"namespace": "hostile"}),
-                ("decisions", {"pod": pod}),
+                ("decisions", {"pod": key}),
+                ("nodes", {}),
+                ("summary", {}),
             )
         ),
         *(
-            lambda more=more: pages.questions["whatif"](json.dumps({"pod": pod, **more}).encode())
+            lambda more=more: pages.questions["whatif"](json.dumps({"pod": key, **more}).encode())
             for more in ({}, {"copies": 3}, {"fields": {"/spec/priority": 7}})
         ),
     ]
@@ -68,18 +76,37 @@ async def ask(pages: DebugPages, pod: str) -> None:
                 await answer
 
 
+async def longest_of_answers(world: HostileWorld, case: HostileCase, pod: JsonObject) -> int:
+    """Ask about a pod while the object of a case is there."""
+    pages = DebugPages(world.wiring, leading=lambda: True, synced=lambda: True)
+    made = [*case.beside(case.full, 0), case.object(case.full, 1)]
+    for each in made:
+        world.api.create(each)
+    await world.settle()
+    async with longest_step(WorkCount()) as longest:
+        await ask(pages, f"{pod['metadata']['namespace']}/{name_of(pod)}")
+    for each in reversed(made):
+        world.api.delete(each)
+    await world.settle()
+    return longest()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plural", OTHERS)
+async def test_no_answer_beside_any_object_holds_the_loop_for_long(plural: str) -> None:
+    waits = pod("waits")
+    waits["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
+    async with hostile_world(waits, nodes=NODES) as world:
+        for case in chosen(plural=plural):
+            if not case.grows:
+                continue
+            assert await longest_of_answers(world, case, waits) <= MAX_LINES, case.name
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [each for each in chosen(plural="pods") if each.grows], ids=lambda each: each.name
 )
 async def test_no_answer_holds_the_loop_for_long(case: HostileCase) -> None:
     async with hostile_world(nodes=NODES) as world:
-        pages = DebugPages(world.wiring, leading=lambda: True, synced=lambda: True)
-        made = case.object(case.full, 1)
-        for each in case.beside(case.full, 0):
-            world.api.create(each)
-        world.api.create(made)
-        await world.settle()
-        async with longest_step(WorkCount()) as longest:
-            await ask(pages, f"{made['metadata']['namespace']}/{name_of(made)}")
-        assert longest() <= MAX_LINES
+        assert await longest_of_answers(world, case, case.object(case.full, 1)) <= MAX_LINES

@@ -21,6 +21,8 @@ UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 HARD: Final = ("NoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+MAX_TAINTS: Final = 10
+"""Taints of a node that keep a pod away; of one with more, none is there by mistake."""
 MAX_TERMS: Final = 10
 """Terms of a node affinity for which labels are looked for; a pod may state thousands."""
 MAX_IN_TERM: Final = 50
@@ -55,15 +57,15 @@ def taints(situation: Situation) -> Iterator[Step]:
     if node is None:
         return
     tolerations = situation.pod.spec.tolerations
-    bad = [
-        each
-        for each in node.spec.taints
-        if each.effect in HARD and not any(tolerates(one, each) for one in tolerations)
-    ]
-    if not bad:
+    bad, left = list[Taint](), list[JsonObject]()
+    for each in node.spec.taints:
+        if each.effect in HARD and not any(tolerates(one, each) for one in tolerations):
+            bad.append(each)
+        else:
+            left.append(_taint_json(each))
+    if not 0 < len(bad) <= MAX_TAINTS:
         return
-    text = ", ".join(_taint_text(each) for each in bad)
-    left = [_taint_json(each) for each in node.spec.taints if each not in bad]
+    text = ", ".join(map(_taint_text, bad))
     yield Step(
         Code.REMOVE_TAINT,
         f"remove taint {text} from {node.name}",

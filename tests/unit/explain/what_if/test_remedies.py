@@ -8,6 +8,7 @@ import pytest
 
 from scheduler import offline
 from scheduler.explain.what_if.remedies import node_steps, pod_steps
+from scheduler.explain.what_if.remedies.node_steps import MAX_TAINTS
 from scheduler.explain.what_if.remedies.situation import Situation
 from scheduler.explain.what_if.trial import WhatIfTrial
 from scheduler.framework import Code, Status
@@ -202,6 +203,14 @@ def test_two_changes_are_combined_where_one_does_not_suffice() -> None:
         found = made.remedies("default/p")
         texts = [each.text for each in found.remedies]
         assert "uncordon node n, and let the pod tolerate dedicated=gpu:NoSchedule" in texts, texts
+
+
+@pytest.mark.parametrize("count", [MAX_TAINTS, MAX_TAINTS + 1])
+def test_very_many_taints_are_no_mistake(count: int) -> None:
+    node = offline.node("n", cpu=4, taints=tuple(f"key-{at}=x:NoSchedule" for at in range(count)))
+    with world(node, offline.pod("p", cpu=2)) as made:
+        texts = [each.text for each in made.remedies("default/p", limit=9).remedies]
+        assert any("tolerate key-0=x" in each for each in texts) == (count == MAX_TAINTS), texts
 
 
 def test_pods_in_the_way_are_named() -> None:
