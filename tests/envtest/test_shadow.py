@@ -72,7 +72,9 @@ def test_another_profile_beside_a_running_kubestow(tmp_path: Path) -> None:
             "shadow", "--of=kubestow", f"--config={config}", f"--kubeconfig={reading_user(plane)}",
             f"--report={page}", "--counterfactual",
         ) as terminal:  # fmt: skip
-            terminal.wait_for(lambda frame: begins(frame, 1, "30 nodes, 0 pods of kubestow;"))
+            terminal.wait_for(
+                lambda frame: begins(frame, 1, "0 pods of kubestow in a cluster of 30 nodes;")
+            )
             create(plane, pods, plan.rate)
             assert until_bound(plane, len(pods)) == 0
             frame = terminal.wait_for(lambda frame: begins(frame, 0, "100 decisions of kubestow"))
