@@ -45,12 +45,19 @@ NO_NAMESPACE: Final = (
 )
 NO_ACCOUNT: Final = "There is no ServiceAccount {account}."
 NEAR_ACCOUNT: Final = "There is no ServiceAccount {account}; did you mean {near}?"
+NEAR_NAMESPACE: Final = "There is no namespace {namespace}; did you mean {near}?"
 UNBOUND: Final = "No {kind}Binding{place} gives {role} to {account}."
 LOST: Final = "{kind}Binding {binding}{place} gives {account} the {role}, which does not exist."
 UNREAD: Final = "{account} may do almost nothing of this, and bindings were not read: {reason}."
 MAY_NOT: Final = "your user may not"
 TOO_MANY: Final = "there are too many"
 USER: Final = "The user {user} may do almost nothing of this. An administrator grants it with"
+OWN: Final = (
+    "This is about running a scheduler as the user of your kubeconfig. Who only asks one needs "
+    "none of it:\n"
+    "see docs/asking-the-scheduler.md. An installation is checked by an administrator with\n"
+    "  kubestow check --service-account kubestow-system/kubestow"
+)
 BY_HELM: Final = (
     "Put it back with\n"
     "  {helm} -n {namespace} upgrade {release} charts/kubestow --reset-then-reuse-values"
@@ -222,17 +229,24 @@ class _Search:
         if await exists(self._client, _ACCOUNTS, name, namespace) is not False:
             return ""
         if await exists(self._client, NAMESPACES, namespace) is False:
+            if near := await self._near(NAMESPACES, namespace):
+                return NEAR_NAMESPACE.format(namespace=namespace, near=near)
             self._commands.append(f"{kubectl()} create namespace {namespace}")
         self._commands.append(f"{kubectl()} -n {namespace} create serviceaccount {name}")
-        try:
-            page = await self._client.list_page(_ACCOUNTS, namespace)
-            known = [_ACCOUNTS.decode(each).metadata.name for each in page.items or ()]
-        except (RequestError, ValueError):
-            known = []
-        for near in get_close_matches(name, known, 1):
-            self._is_misspelt = True
-            return NEAR_ACCOUNT.format(account=self._shown, near=_shown(near))
+        if near := await self._near(_ACCOUNTS, name, namespace):
+            return NEAR_ACCOUNT.format(account=self._shown, near=near)
         return NO_ACCOUNT.format(account=self._shown)
+
+    async def _near(self, resource: Resource[Any], name: str, namespace: str = "") -> str:
+        """Return the similar name that is likely to be meant; empty if there is none."""
+        try:
+            page = await self._client.list_page(resource, namespace)
+            known = [resource.decode(each).metadata.name for each in page.items or ()]
+        except (RequestError, ValueError):
+            return ""
+        near = get_close_matches(name, known, 1)
+        self._is_misspelt = bool(near)
+        return _shown(near[0]) if near else ""
 
     async def cause(self, namespace: str, reader: bool) -> str:
         """Return why roles do not apply there ("": the cluster); empty if rules may lack.

@@ -139,7 +139,7 @@ def command(
     needed = needed_permissions(reading_options(file or "", **values))
 
     async def work(client: ApiClient) -> tuple[list[Finding], list[Fault], list[str], str]:
-        from scheduler.cli.account_faults import causes, own_account
+        from scheduler.cli.account_faults import OWN, Fault, causes, own_account
         from scheduler.cli.hints import for_administrator
         from scheduler.cli.installation import look
 
@@ -151,6 +151,8 @@ def command(
         else:
             with for_administrator():
                 faults = await causes(client, await own_account(client), findings, file or "")
+            if any(each.instead_of for each in faults):
+                faults.insert(0, Fault(OWN))
         server = client.transport.configuration.server
         return findings, faults, await look(client, needed), server
 
@@ -213,10 +215,17 @@ def _print(findings: Sequence[Finding], faults: Sequence[Fault], *, verbose: boo
     from scheduler.permissions.rbac import missing_rules
 
     ordered = sorted(findings, key=lambda each: list(STYLES).index(each.state))
-    shown = [each for each in ordered if verbose or each.state != "ok"]
+    explained: frozenset[str] = frozenset().union(*(each.instead_of for each in faults))
+    shown = [
+        each
+        for each in ordered
+        if verbose or (each.state != "ok" and each.permission.namespace not in explained)
+    ]
     passed = sum(each.state == "ok" for each in findings)
     listed = "" if verbose else "; -v lists them"
     click.echo(f"{passed} of {len(findings)} checks passed{listed}.")
+    for each in faults:
+        click.echo(f"\n{each.text}")
     columns = {"RESOURCE": WHOLE, "VERBS": WHOLE, "STATE": WHOLE, "CONSEQUENCE": FOLDED}
     rows: list[list[Cell]] = [
         [
@@ -230,9 +239,6 @@ def _print(findings: Sequence[Finding], faults: Sequence[Fault], *, verbose: boo
     if rows:
         click.echo()
         put(wide_console(), listing(columns, rows))
-    for each in faults:
-        click.echo(f"\n{each.text}")
-    explained: frozenset[str] = frozenset().union(*(each.instead_of for each in faults))
     for states, words in ADVICE.items():
         denied = [
             each

@@ -65,8 +65,9 @@ BAD_ADDRESS: Final = (
     "is reached with --server URL."
 )
 NO_LEASE: Final = (
-    "there is no Lease {lease}: the scheduler was never started there, or its configuration has "
-    "another\nleaderElection.resourceNamespace or resourceName. Give --lease NAMESPACE/NAME.\n"
+    "there is no Lease {lease}: kubestow is not installed there yet (docs/install.md says how), or "
+    "its\nconfiguration has another leaderElection.resourceNamespace or resourceName. Give "
+    "--lease NAMESPACE/NAME.\n"
     "A scheduler with --leader-elect=false has none: without --lease it is found on the machine of "
     "the user\nwho runs it; elsewhere give --server URL."
 )

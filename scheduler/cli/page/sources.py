@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import BAD_INPUT, NO_SUCH_POD, NOT_PERMITTED, CommandError
+from scheduler.cli.leader import DEFAULT_LEASE
 from scheduler.cli.page.questions import QuestionError
 
 MAX_ANSWER_BYTES: Final = 32 << 20
@@ -69,7 +70,8 @@ class LiveSource:
     def describe(self) -> Description:
         """Return the address."""
         endpoint = self._endpoint
-        return Description("live", endpoint.server or f"the leader of {endpoint.lease}")
+        leader = f"the leader of {endpoint.lease or DEFAULT_LEASE}"
+        return Description("live", endpoint.server or leader)
 
     def ask(self, path: str, query: Mapping[str, str], at: float | None) -> bytes:
         """Ask the scheduler; only its present can be asked for."""

@@ -119,6 +119,12 @@ async def test_an_account_whose_name_is_misspelt_is_named(client: ApiClient) -> 
     assert found.instead_of == {"", SYSTEM}
 
 
+async def test_an_account_whose_namespace_is_misspelt_gets_none(client: ApiClient) -> None:
+    (found,) = await causes(client, ("kubestow-sytem", "kubestow"), NOTHING)
+    said = "There is no namespace kubestow-sytem; did you mean kubestow-system?"
+    assert (found.text, found.instead_of) == (said, frozenset({""}))
+
+
 async def test_an_account_that_nobody_installed_is_created(
     client: ApiClient, cluster: EmbeddedCluster
 ) -> None:

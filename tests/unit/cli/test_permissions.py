@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scheduler.cli.account_faults import Fault
 from scheduler.cli.check import Finding
 from scheduler.cli.cluster import SelectedCluster
 from scheduler.framework import Permission
@@ -139,3 +140,16 @@ def test_the_verdict_comes_first_and_what_is_missing_next(
     every = shell("check", "-v").out.splitlines()
     assert sum("list,watch" in each for each in every) >= 2
     assert every[0] == first
+
+
+def test_a_cause_comes_before_what_it_does_not_explain(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = replace(NODES, namespace="a")
+    found = [Finding(each, READ, absent=False) for each in (QUOTAS, NODES, elsewhere)]
+    fault = Fault("Nobody may do anything in a.", frozenset({"a"}))
+    monkeypatch.setattr(SelectedCluster, "run", lambda *_: (found, [fault], [], "s"))
+    lines = shell("check").out.splitlines()
+    rows = [at for at, each in enumerate(lines) if "list,watch" in each and "{" not in each]
+    assert (len(rows), lines.index(fault.text) < min(rows)) == (2, True)
+    assert sum("list,watch" in each for each in shell("check", "-v").out.splitlines()) == 3
