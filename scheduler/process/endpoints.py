@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
@@ -160,7 +159,7 @@ class Endpoints:
             streams=pages.streams,
             version=build_info().version_info(),
             pods=self._pods,
-            requested=self._requested,
+            find_pod=self._wiring.state.listers.pod,
             set_verbosity=logs.set_verbosity if profiling else None,
         )
 
@@ -171,11 +170,6 @@ class Endpoints:
 
     def _leading(self) -> bool:
         return self._elector is None or self._elector.leading
-
-    def _requested(self, namespace: str, name: str) -> Iterable[str]:
-        """Return the names of the resources that a pod requests."""
-        pod = self._wiring.state.listers.pod(namespace, name)
-        return () if pod is None else (name for name, _ in pod.signature.requests.scalars)
 
     def _pods(self) -> tuple[Pod, ...]:
         if self._elector is not None and not self._elector.leading:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,7 +43,14 @@ from scheduler.service.serving.access import (
 from scheduler.service.serving.connection import RequestProtocol
 from scheduler.service.serving.connections import client_of
 from scheduler.service.serving.health import ENDPOINTS, HealthChecks
-from scheduler.service.serving.readers import Reader, namespace_of, own_words, restrict, restricted
+from scheduler.service.serving.readers import (
+    FindPod,
+    Reader,
+    namespace_of,
+    own_words,
+    restrict,
+    restricted,
+)
 from scheduler.service.serving.server import Handler
 
 MAX_NUMBER_BYTES: Final = 32
@@ -108,8 +115,8 @@ class EndpointSources:
     version: Mapping[str, str] = field(default_factory=dict)
     #: The pods behind `/metrics/resources`; none while another replica leads.
     pods: Callable[[], tuple[Pod, ...]] = tuple
-    #: Resources that a pod requests, by its namespace and name.
-    requested: Callable[[str, str], Iterable[str]] = lambda *_: ()
+    #: A pod by its namespace and name; the names in its spec may be shown to who may get it.
+    find_pod: FindPod = lambda *_: None
     #: What `PUT /debug/flags/v` does; None switches it off, as without profiling.
     set_verbosity: Callable[[int], None] | None = None
 
@@ -256,7 +263,7 @@ class _Router:
             return response
         if reader is None:
             return await _json(data)
-        return await _restricted_json(data, reader, self._sources.requested)
+        return await _restricted_json(data, reader, self._sources.find_pod)
 
 
 async def _streamed(request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
@@ -447,10 +454,8 @@ async def _json(data: object) -> web.Response:
     return _text(body, "application/json")
 
 
-async def _restricted_json(
-    data: object, reader: Reader, requested: Callable[[str, str], Iterable[str]]
-) -> web.Response:
-    own = own_words(data, reader.namespace, requested)
+async def _restricted_json(data: object, reader: Reader, find_pod: FindPod) -> web.Response:
+    own = own_words(data, reader.namespace, find_pod)
 
     # Records of pages are not changed after they were made.
     def restrict_and_indent() -> bytes:

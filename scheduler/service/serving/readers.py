@@ -18,11 +18,12 @@ is left out in the same way, whether or not there is anything of that name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import chain, islice
 from typing import Any, Final
 
+from scheduler.api.pod import Pod
 from scheduler.explain.records import (
     BindingView,
     Decision,
@@ -57,8 +58,8 @@ and `words` select among the pods of the namespace only, and `placed` counts tho
 
 MAX_OWN_PODS: Final = 1000
 """Pods of a page whose words are looked up: a millisecond of work."""
-MAX_REQUESTED: Final = 20
-"""Names of resources that each of them requests; a pod may state thousands."""
+MAX_NAMES: Final = 20
+"""Names of one kind, such as resources, in the spec of a pod: it may have thousands."""
 
 COUNTED_PLACES: Final = {
     QueueState.ACTIVE: "active",
@@ -68,6 +69,9 @@ COUNTED_PLACES: Final = {
     QueueState.IN_FLIGHT: "in_flight",
 }
 """Fields of the statistics by the place of a pod."""
+
+FindPod = Callable[[str, str], Pod | None]
+"""`find_pod(namespace, name)` returns the newest known version of a pod, or None."""
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -99,10 +103,11 @@ def restricted(query: Mapping[str, str]) -> dict[str, str]:
     return {key: query[key] for key in PARAMETERS if key in query}
 
 
-def own_words(
-    page: object, namespace: str, requested: Callable[[str, str], Iterable[str]]
-) -> frozenset[str]:
-    """Return the names of the pods of a namespace on a page, and of what they request."""
+def own_words(page: object, namespace: str, find_pod: FindPod) -> frozenset[str]:
+    """Return the names of the pods of a namespace on a page, and of what they request.
+
+    Of a page about one pod, the other names in its spec as well.
+    """
     match page:
         case QueuePage():
             found = [(each.namespace, each.name) for each in page.pods[:MAX_OWN_PODS]]
@@ -115,8 +120,48 @@ def own_words(
         case _:
             found = []
     names = [name for of, name in found if of == namespace]
-    requests = (islice(requested(namespace, name), MAX_REQUESTED) for name in names)
-    return frozenset((namespace, *names, *chain.from_iterable(requests)))
+    pods = [pod for name in names if (pod := find_pod(namespace, name)) is not None]
+    kinds: list[Iterable[str]] = [
+        (name for name, _ in pod.signature.requests.scalars) for pod in pods
+    ]
+    if isinstance(page, ExplainPage):
+        kinds += chain.from_iterable(map(_kinds_of_names, pods))
+    return frozenset((namespace, *names, *chain.from_iterable(_first(each) for each in kinds)))
+
+
+def _first(names: Iterable[str]) -> Iterable[str]:
+    return islice(names, MAX_NAMES)
+
+
+def _kinds_of_names(pod: Pod) -> Iterator[Iterator[str]]:
+    """Yield the names in the spec of a pod that messages about it may have, by kind."""
+    spec, name = pod.spec, pod.metadata.name
+    volumes = spec.volumes
+    claims = (each.persistent_volume_claim for each in volumes)
+    yield (each.claim_name for each in claims if each is not None)
+    yield (f"{name}-{each.name}" for each in volumes if each.ephemeral is not None)
+    yield (each.csi.driver for each in volumes if each.csi is not None)
+    yield (each.name for each in spec.scheduling_gates)
+    yield (each.name for each in spec.resource_claims)
+    yield (each.resource_claim_name or "" for each in spec.resource_claims)
+    yield (each.resource_claim_template_name or "" for each in spec.resource_claims)
+    yield (each.resource_claim_name or "" for each in pod.status.resource_claim_statuses)
+    if spec.scheduling_group is not None:
+        yield iter((spec.scheduling_group.pod_group_name,))
+    yield chain.from_iterable((spec.node_selector or {}).items())
+    yield chain.from_iterable((each.key, each.value) for each in spec.tolerations)
+    yield (each.topology_key for each in spec.topology_spread_constraints)
+    affinity = spec.affinity
+    if affinity is None:
+        return
+    if affinity.node_affinity is not None and affinity.node_affinity.required is not None:
+        yield chain.from_iterable(
+            (each.key, *each.values[:MAX_NAMES])
+            for term in affinity.node_affinity.required.node_selector_terms
+            for each in (*term.match_expressions, *term.match_fields)
+        )
+    for pods in filter(None, (affinity.pod_affinity, affinity.pod_anti_affinity)):
+        yield (each.topology_key for each in pods.required)
 
 
 def restrict(page: object, reader: Reader, own: Container[str]) -> object:
@@ -138,12 +183,13 @@ def restrict(page: object, reader: Reader, own: Container[str]) -> object:
     raise ValueError(f"{type(page).__name__} is not served for one namespace")
 
 
+OWN_SUMMARIES: Final = frozenset({PodState.BOUND, PodState.NOT_OURS})
+"""States whose summaries say only what is in the pod, and the schedulerNames of this scheduler."""
+
 SUMMARIES: Final = {
-    PodState.BOUND: "bound to a node",
     PodState.BINDING: "a node was chosen; the binding is under way",
     PodState.WAITING_AT_PERMIT: "a node was chosen; the pod waits at Permit",
     PodState.QUEUED: "waits to be scheduled",
-    PodState.NOT_OURS: "no scheduler of this process schedules the pod",
     PodState.TERMINATING: "being deleted: it will not be scheduled",
     PodState.UNKNOWN: "in no queue at this moment",
 }
@@ -266,7 +312,9 @@ class _Restriction:
             profile=pod.profile,
             priority=pod.priority,
             state=pod.state,
-            summary=pod.summary if self._everything else SUMMARIES[pod.state],
+            summary=pod.summary
+            if self._everything or pod.state in OWN_SUMMARIES
+            else SUMMARIES[pod.state],
             now=pod.now,
             # Who may get a bound pod sees its node there.
             node=pod.node if pod.state is PodState.BOUND else self._node(pod.node),
@@ -274,6 +322,7 @@ class _Restriction:
             queue=None if pod.queue is None else self._view(pod.queue),
             nodes=None if pod.nodes is None else self._examination(pod.nodes),
             awaits=pod.awaits,
+            examined_by=pod.examined_by,
         )
 
     def _group(self, group: GroupExplanation) -> GroupExplanation:

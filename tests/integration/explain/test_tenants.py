@@ -64,6 +64,35 @@ async def test_a_tenant_gets_answers_about_the_own_namespace_without_names_of_no
     assert json.loads(queue.out)["statistics"]["unschedulable"] == 1
 
 
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"nodeName": "secret-node-1"}, "Bound to node secret-node-1"),
+        ({"schedulerName": "kubestw"},
+         'Not ours: schedulerName is "kubestw"; did you mean "kubestow"?'),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "my-data"}}]},
+         'the PersistentVolumeClaim "my-data" does not exist in namespace team-a'),
+        ({"schedulingGates": [{"name": "example.com/quota"}]},
+         "waiting for scheduling gates: [example.com/quota]"),
+    ],
+)  # fmt: skip
+async def test_a_tenant_reads_what_stands_in_the_own_pod(
+    scheduling: Open, spec: JsonObject, told: str
+) -> None:
+    async with scheduling() as site:
+        await prepared(site)
+        made = _of(pod("own"), "team-a")
+        site.cluster.create({**made, "spec": {**made["spec"], **spec}})
+
+        async def ask() -> str:
+            return " ".join((await site.query("explain", "team-a/own", token=TENANT)).out.split())
+
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while told.lower() not in (found := await ask()).lower():
+                pass
+    assert told in found or f"{told[0].upper()}{told[1:]}" in found
+
+
 async def test_a_tenant_asks_about_all_pods_of_an_owner(scheduling: Open) -> None:
     async with scheduling() as site:
         await prepared(site)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devtools.filled_records import filled
+from scheduler.api.pod import Pod
 from scheduler.explain.records import (
     BindingView,
     Decision,
@@ -34,13 +35,15 @@ from scheduler.explain.records import (
 from scheduler.sanitizing.vocabulary import known_words_only
 from scheduler.service.serving.json_body import encode
 from scheduler.service.serving.readers import (
-    MAX_REQUESTED,
+    MAX_NAMES,
+    FindPod,
     Reader,
     namespace_of,
     own_words,
     restrict,
     restricted,
 )
+from tests.unit.cache.objects import SIGNATURES
 
 OURS, OTHERS = "team-a", "team-b"
 NARROW, WITH_NODES, ALL = Reader(OURS), Reader(OURS, nodes=True), Reader(OURS, True, True)
@@ -63,7 +66,7 @@ SEEN: Final[dict[type[Any], set[str]]] = {
         *(f"pod.{each}" for each in POD),
         *(f"pod.queue.{each}" for each in VIEW),
         *(f"group.{each}" for each in GROUP),
-        "pod.node",
+        *("pod.node", "pod.summary", "pod.examined_by"),
     },
     WaitingPage: {
         *("headline", "causes.0.cause", "causes.0.text"),
@@ -181,7 +184,7 @@ def test_whether_evictions_would_help_is_told_to_who_may_see_all_pods() -> None:
     ],
 )  # fmt: skip
 def test_texts_keep_our_words_and_those_of_own_pods(given: str, shown: str) -> None:
-    own = own_words(queue_of(view("web-0")), OURS, lambda *_: ["example.com/gpu"])
+    own = own_words(queue_of(view("web-0")), OURS, pods_with(requests={"example.com/gpu": "1"}))
     (found,) = pods_of(restrict(queue_of(view("web-0", message=given)), NARROW, own))
     assert found.message == shown
     (whole,) = pods_of(restrict(queue_of(view("web-0", message=given)), ALL, own))
@@ -252,11 +255,102 @@ def test_a_queue_shows_the_pods_of_the_namespace_and_counts_only_these() -> None
     assert (found.statistics.events, found.statistics.scheduling_cycle) == (0, 0)
 
 
+def pods_with(*, request: int = 1, **spec: Any) -> FindPod:
+    """Return how to find pods of ours with this spec; each requests a resource."""
+    requests = {f"example.com/r{number}": "1" for number in range(request)}
+    container = {"name": "c", "resources": {"requests": spec.pop("requests", requests)}}
+
+    def find(namespace: str, name: str) -> Pod:
+        metadata = {"namespace": namespace, "name": name, "uid": name}
+        raw = {"metadata": metadata, "spec": {"containers": [container], **spec}}
+        made = msgspec.convert(raw, Pod)
+        SIGNATURES.intern(made)
+        return made
+
+    return find
+
+
+def explained(name: str) -> ExplainPage:
+    page: ExplainPage = filled(ExplainPage, lambda _: "x")
+    return msgspec.structs.replace(page, pod=replace(page.pod, namespace=OURS, name=name))
+
+
 def test_few_names_that_a_pod_requests_are_looked_up() -> None:
-    names = iter(f"example.com/r{number}" for number in range(6000))
-    own = own_words(queue_of(view("web-0")), OURS, lambda *_: names)
-    assert len(own) == 2 + MAX_REQUESTED
-    assert next(names) == f"example.com/r{MAX_REQUESTED}"
+    find_pod = pods_with(request=6000)
+    assert len(own_words(queue_of(view("web-0")), OURS, find_pod)) == 2 + MAX_NAMES
+
+
+def _claims(number: int) -> list[dict[str, Any]]:
+    named = (f"claim-{at}" for at in range(number))
+    return [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in named]
+
+
+def _required(**term: Any) -> dict[str, Any]:
+    terms = {"nodeSelectorTerms": [term]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"volumes": _claims(1)}, {"claim-0"}),
+        ({"volumes": [{"name": "scratch", "ephemeral": {}}]}, {"web-0-scratch"}),
+        ({"volumes": [{"name": "v", "csi": {"driver": "x.io/csi"}}]}, {"x.io/csi"}),
+        ({"schedulingGates": [{"name": "example.com/quota"}]}, {"example.com/quota"}),
+        ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "our-gpu"}]}, {"gpu", "our-gpu"}),
+        ({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "made"}]},
+         {"gpu", "made"}),
+        ({"schedulingGroup": {"podGroupName": "train"}}, {"train"}),
+        ({"nodeSelector": {"pool": "gold"}}, {"pool", "gold"}),
+        ({"affinity": _required(matchExpressions=[
+            {"key": "zone", "operator": "In", "values": ["a1", "b1"]}])}, {"zone", "a1", "b1"}),
+        ({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "example.com/rack"}]}}}, {"example.com/rack"}),
+        ({"tolerations": [{"key": "team", "value": "pay"}]}, {"team", "pay"}),
+        ({"topologySpreadConstraints": [{"topologyKey": "example.com/row"}]}, {"example.com/row"}),
+    ],
+)  # fmt: skip
+def test_the_names_in_the_spec_of_a_pod_are_own_words_of_the_page_about_it(
+    spec: dict[str, Any], words: set[str]
+) -> None:
+    find_pod = pods_with(**spec)
+    least = {OURS, "web-0", "example.com/r0"}
+    assert own_words(explained("web-0"), OURS, find_pod) - {""} == least | words
+    assert own_words(queue_of(view("web-0")), OURS, find_pod) == least
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"volumes": _claims(3000)},
+        {"schedulingGates": [{"name": f"g{at}"} for at in range(3000)]},
+        {"nodeSelector": {f"k{at}": "v" for at in range(3000)}},
+        {"affinity": _required(matchFields=[
+            {"key": "metadata.name", "operator": "In", "values": [f"n{at}" for at in range(3000)]}
+        ])},
+    ],
+)  # fmt: skip
+def test_few_names_of_each_kind_are_own_words(spec: dict[str, Any]) -> None:
+    assert len(own_words(explained("web-0"), OURS, pods_with(**spec))) <= 3 + MAX_NAMES
+
+
+@pytest.mark.parametrize(
+    ("state", "summary", "told"),
+    [
+        (PodState.BOUND, "bound to node n1 since noon", "Bound to node n1 since noon."),
+        (PodState.NOT_OURS, 'not ours: schedulerName is "kubestw"; did you mean "kubestow"?',
+         'Not ours: schedulerName is "kubestw"; did you mean "kubestow"?.'),
+        (PodState.BINDING, "node n1 was chosen", "A node was chosen; the binding is under way."),
+        (PodState.TERMINATING, "n1", "Being deleted: it will not be scheduled."),
+    ],
+)  # fmt: skip
+def test_a_story_begins_with_what_the_pod_itself_says(
+    state: PodState, summary: str, told: str
+) -> None:
+    page = explained("web-0")
+    pod = replace(page.pod, state=state, summary=summary, node="", queue=None)
+    found: Any = restrict(msgspec.structs.replace(page, pod=pod), NARROW, ())
+    assert found.story[0] == told
 
 
 def test_a_queue_shows_the_bindings_of_the_namespace_in_known_words() -> None:
