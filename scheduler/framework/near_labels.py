@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import Final
 
 import numpy as np
@@ -43,19 +43,26 @@ def nearest_value(wanted: Sequence[str], known: Sequence[tuple[str, int]]) -> tu
     >>> nearest_value(["zone2"], known), nearest_value(["z" * 64], known)
     (('', ''), ('', ''))
 
-    Of a misspelt value the number is right: another zone of a region is no misspelling.
+    Of a misspelt value the number is right: another zone of a region is no misspelling. Nor is one
+    that is equally similar to several.
+
+    >>> nearest_value(["zone-d"], [("zone-a", 1), ("zone-b", 1)])
+    ('', '')
+    >>> nearest_value(["dta0"], [("data-0", 1), ("data0", 1)])
+    ('dta0', 'data0')
     """
-    by_plain: dict[str, str] = {}
+    by_plain: dict[str, list[str]] = {}
     for each, _ in known[:MAX_COMPARED]:
-        by_plain.setdefault(_OTHERS.sub("", each.lower()), each)
+        by_plain.setdefault(_OTHERS.sub("", each.lower()), []).append(each)
     for value in wanted[:MAX_WANTED]:
         if len(value) > MAX_LENGTH:
             continue
         plain = _OTHERS.sub("", value.lower())
         same = [each for each in by_plain if _number(each) == _number(plain)]
-        near = get_close_matches(plain, same, 1, _SIMILAR)
-        if near and plain:
-            return value, by_plain[near[0]]
+        near = get_close_matches(plain, same, 2, _SIMILAR)
+        ratios = {SequenceMatcher(None, each, plain).ratio() for each in near}
+        if plain and near and len(ratios) == len(near):
+            return value, get_close_matches(value, by_plain[near[0]], 1, 0.0)[0]
     return "", ""
 
 

@@ -121,11 +121,15 @@ def _required(spec: JsonObject, kind: str) -> list[JsonObject]:
 
 
 def _preferred_instead(situation: Situation, siblings: list[Pod]) -> Iterator[Step]:
-    """Make required anti-affinity preferred; of the siblings too, which have the same template."""
+    """Make required anti-affinity preferred; of the siblings that repel this pod too.
+
+    Those run with the template of before until they are deleted, and a rollout would wait for them.
+    """
     terms = _required(situation.spec, "podAntiAffinity")
-    whose = ""
+    whose = deleted = ""
     if siblings:
         whose = f" of {owner_of(situation.pod, 'Deployment') or owner_of(situation.pod)}"
+        deleted = ", and delete the pods that run with the old one"
     everything = tuple(range(len(terms)))
     single = [(at,) for at in everything[:MAX_TERMS]] if len(terms) > 1 else []
     for chosen in (*single, everything) if terms else ():
@@ -136,7 +140,7 @@ def _preferred_instead(situation: Situation, siblings: list[Pod]) -> Iterator[St
             for change in _made_preferred(pod, [terms[at] for at in chosen])
         )
         node = situation.node.name if siblings and situation.node is not None else ""
-        text = f"make the required pod anti-affinity{over}{whose} preferred"
+        text = f"make the required pod anti-affinity{over}{whose} preferred{deleted}"
         cost = 4.6 + (0.2 * len(terms) if len(chosen) == len(terms) else 0.0)
         yield Step(Code.DROP_POD_ANTI_AFFINITY, text, changes, cost, node)
 

@@ -42,13 +42,12 @@ def volumes(situation: Situation) -> Iterator[Step]:
         yield from _bind_mode(situation, claim)
         yield from _class_made(situation, claim)
     missing = [name for name, claim in found if claim is None]
-    bad = [name for name, _ in found]
+    bad = [name for name, claim in found if claim is not None]
     meant = situation.meant("PersistentVolumeClaim", missing)
     yield from _named_otherwise(situation, meant)
     if missing:
-        # Such a claim may not suffice: it may wait for a volume itself.
-        other = f"name {', '.join(meant.values())}" if meant else "correct the name"
-        after = f", or {other} in the pod"
+        # With a similar name, the pod may wait all the same: that is a step of its own.
+        after = "" if meant else ", or correct the name in the pod"
         yield from _claims_made(situation, missing, Code.CREATE_CLAIM, 5.0, after)
     if bad:
         after = _templates(situation, bad)

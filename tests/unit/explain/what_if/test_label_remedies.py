@@ -22,6 +22,14 @@ def test_a_misspelt_value_of_a_selector_is_corrected() -> None:
         assert first.text == f"use zone-0 instead of zone0 in nodeSelector {ZONE}"
         assert second.text == f"drop nodeSelector {ZONE}=zone0"
         assert "did you mean zone-0?" in str(made.explain("default/p"))
+    # One that is equally similar to several is no misspelling.
+    nodes = [offline.node(f"n{at}", labels={ZONE: f"zone-{at}"}) for at in "abc"]
+    pod = offline.pod("p", spec={"nodeSelector": {ZONE: "zone-d"}})
+    with world(nodes[0], pod, *nodes[1:]) as made:
+        assert made.remedies("default/p").remedies[0].text == f"drop nodeSelector {ZONE}=zone-d"
+        shown = str(made.explain("default/p"))
+        assert "nodes have zone-a (1), zone-b (1), zone-c (1)" in shown
+        assert "did you mean" not in shown
     with zoned(nodeSelector={ZONE: "elsewhere"}) as made:
         first, *_ = made.remedies("default/p").remedies
         assert first.text == f"drop nodeSelector {ZONE}=elsewhere"

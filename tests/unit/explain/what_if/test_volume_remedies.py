@@ -46,11 +46,18 @@ def test_a_claim_with_a_similar_name_is_to_be_named_first() -> None:
     elsewhere["metadata"]["namespace"] = "other"
     found = remedies(mounting("p-0", "data-wbe"), claim("data-web", "late"), elsewhere, LATE)
     assert found[0] == "name claim data-web instead of data-wbe in volume data-wbe"
-    created = f"create claim data-wbe, of storage class late{THEN}, or name data-web in the pod"
+    created = f"create claim data-wbe, of storage class late{THEN}"
     assert found[1] == created
+    assert not [text for text in found if "replace claim" in text]
     # One with which the pod would wait all the same is no remedy of its own.
     found = remedies(mounting("p-0", "data-wbe"), claim("data-web", "none"), LATE)
     assert found[0] == created
+    named = [text for text in found if "data-web" in text]
+    assert all("create storage class none" in text for text in named)
+    # The closer of two that differ in separators alone.
+    both = claim("data-web", "late"), claim("dataweb", "late")
+    found = remedies(mounting("p-0", "datweb"), *both, LATE)
+    assert found[0] == "name claim dataweb instead of datweb in volume datweb"
     # That of another replica is not meant.
     for name in ("data-2", "data-11"):
         found = remedies(mounting("p-0", "data-1"), claim(name, "late"), LATE)
