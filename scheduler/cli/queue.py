@@ -201,7 +201,7 @@ def _show_narrow(page: QueuePage, console: Console) -> None:
         say(console, f"[{number}] {counted(pods[reason], 'pod')}: {reason}")
 
 
-MAX_HELD: Final = 120
+MAX_HELD: Final = 200
 """Characters of what holds a pod, in a line of a pipe."""
 MAX_CELL: Final = 24
 """Columns beside names on the live screen."""
