@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -26,6 +26,8 @@ MARKER: Final = "envtest"
 REQUIRE_VARIABLE: Final = "KUBESTOW_REQUIRE_ENVTEST"
 
 ControlPlaneFactory = Callable[[ApiServerOptions], ControlPlane]
+
+_SHARED: Final = pytest.StashKey[ControlPlane]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,15 +66,34 @@ def envtest_binaries() -> Binaries:
 
 @pytest.fixture(scope="session")
 def control_plane(
-    envtest_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+    envtest_binaries: Binaries,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[ControlPlane]:
     """Run one control plane for the whole session.
 
-    Shared: use names or namespaces of your own, delete your nodes, and leave its processes alone.
+    Shared: use names or namespaces of your own, and leave its processes alone. Pods and nodes are
+    deleted at the end of a file; a test deletes those that another one of its file would meet.
     """
     directory = tmp_path_factory.mktemp("control-plane")
     with ControlPlane(envtest_binaries, directory=directory) as shared:
+        request.session.stash[_SHARED] = shared
         yield shared
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_file_leaves_pods_or_nodes_to_the_next(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Delete what a scheduler of another file would schedule, or choose, on the shared plane."""
+    yield
+    shared = request.session.stash.get(_SHARED, None)
+    if shared is None:
+        return
+    now = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
+    ask: Any = shared.admin.request
+    pods = ask("GET", "/api/v1/pods")["items"]
+    for namespace in {each["metadata"]["namespace"] for each in pods}:
+        ask("DELETE", f"/api/v1/namespaces/{namespace}/pods", now)
+    ask("DELETE", "/api/v1/nodes", now)
 
 
 @pytest.fixture
