@@ -24,6 +24,7 @@ from scheduler.cli.hints import (
     ADMINISTRATORS_KUBECTL,
     given_cluster,
     given_options,
+    given_scheduler,
     kubectl,
 )
 from scheduler.cli.leader import DEFAULT_LEASE, LeaderRoute, own_at
@@ -96,7 +97,13 @@ class Endpoint:
         Raises:
             CommandError: no response came, or a refusal; the message gives reason and remedy.
         """
-        return _asked(_route(self), lambda route: _body(route, "GET", path, query))
+        try:
+            return _asked(_route(self), lambda route: _body(route, "GET", path, query))
+        except CommandError as error:
+            if f'cannot get path "{path}"' not in error.message:
+                raise
+            before = _about_namespaces(self, path, query)
+            raise CommandError(f"{before}{error.message}", error.exit_code) from error
 
     def post(
         self, path: str, body: bytes, query: Mapping[str, str] = NO_QUERY, *, timeout: float = 0.0
@@ -133,6 +140,21 @@ class Endpoint:
                     _response(route, "GET", path, query, None, timeout)
                 ),
             )
+
+
+def _about_namespaces(endpoint: Endpoint, path: str, query: Mapping[str, str]) -> str:
+    """Return for what namespace a page was refused, and which one the user may have meant."""
+    from scheduler.client.configuration import selected_namespace
+    from scheduler.explain.records.page_table import PAGES
+
+    entry = PAGES.get(path)
+    asked = "" if entry is None or entry.namespace is None else entry.namespace(query)
+    usual = selected_namespace(endpoint.kubeconfig, endpoint.context)
+    if asked:
+        yours = f"; your context has {usual}" if usual not in ("", asked) else ""
+        return f'you may not get pods in namespace "{asked}"{yours}\n'
+    command = f"kubestow queue -n {usual or 'NAMESPACE'}{given_scheduler()}"
+    return f"about one namespace, if you may get its pods:  {command}\n"
 
 
 @functools.lru_cache(maxsize=8)

@@ -186,7 +186,7 @@ def command(  # noqa: PLR0913 - one argument per option
 
     page: ExplainPage = decoded(body, ExplainPage)
     more: list[ExplainPage] = [decoded(each, ExplainPage) for each in others]
-    show(page, wide_console(), more_nodes=more, **shown)
+    show(page, wide_console(), more_nodes=more, node=bool(names), **shown)
 
 
 def _key(name: str, namespace: str, noun: str, option: str) -> str:

@@ -37,6 +37,9 @@ _RESOLVABLE: Final = {
     "Pending": "not needed",
 }
 _PASSED: Final = "Success"
+ONLY_WITH_PAGE: Final = (
+    "{options}: left out, as you may not get /debug/explain (ClusterRole kubestow-explainer)."
+)
 MAX_REASONS: Final = 9
 """Of one plugin for one node."""
 _NO_HISTORY: Final = {
@@ -57,11 +60,12 @@ def show(
     search: str = RemedySearch.ALL,
     more_nodes: Sequence[ExplainPage] = (),
     pods: int = 1,
+    node: bool = False,
 ) -> None:
     """Print an explanation; `search` is what was asked for about remedies.
 
     The pod stands for so many `pods`, of which only it was tried. `more_nodes` are answers about
-    the same pod that have reports about further nodes.
+    the same pod that have reports about further nodes. `node`: whether such a report was asked for.
     """
     from rich.text import Text
 
@@ -80,6 +84,10 @@ def show(
         _heading(console, plugin)
         for line in lines:
             say(console, one_line(line))
+    if page.restricted:
+        given = {"--node": node, f"--remedies {search}": search == RemedySearch.ALL}
+        if names := " and ".join(name for name, is_given in given.items() if is_given):
+            say(console, ONLY_WITH_PAGE.format(options=names))
     if page.remedies is not None:
         _show_remedies(console, page.remedies, search, pods)
     said: dict[str, str] = {}
@@ -222,6 +230,8 @@ def _score_rows(score: NodeScore) -> Iterator[tuple[Cell, ...]]:
 # -- attempts ------------------------------------------------------------------------------------
 
 
+_HIDDEN: Final = "-"
+"""Where a value is not for who may get the pods of one namespace only."""
 _HISTORY: Final = {
     "TRY": NUMBER,
     "WHEN": WHOLE,
@@ -251,17 +261,18 @@ def _attempt(decision: Decision, now: float) -> tuple[Cell, ...]:
     hint = f" (hint of {decision.hint_plugin})" if decision.hint_plugin else ""
     placed = decision.node and not decision.message
     why = f"on {decision.node}" if placed else one_line(decision.message)
+    took = decision.seconds or sum(decision.phases.values())
     if decision.victims:
         why += one_line(f"; evicts {', '.join(decision.victims)}")
     return (
         str(decision.attempt),
         f"{_clock(decision.time)} ({span(now - decision.time)} ago)",
         decision.queue,
-        f"{decision.event}{hint}",
+        f"{decision.event}{hint}" or _HIDDEN,
         (str(decision.result), "green" if placed else "red"),
         f"{decision.feasible} of {decision.evaluated}",
-        _duration(decision.seconds or sum(decision.phases.values())),
-        why,
+        _duration(took) if took else _HIDDEN,
+        why or _HIDDEN,
     )
 
 

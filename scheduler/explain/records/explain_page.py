@@ -41,3 +41,5 @@ class ExplainPage(DebugPage, frozen=True, tag="PodExplanation"):
     """What would have to change for a pending pod to fit; with `?remedies=quick` or `all` only."""
     group: GroupExplanation | None = None
     """The pod group of the pod."""
+    restricted: bool = False
+    """Whether it is for a user who may not get `/debug/explain`, without what is not theirs."""

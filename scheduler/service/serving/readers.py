@@ -197,8 +197,9 @@ SUMMARIES: Final = {
 
 
 LEFT_OUT: Final = (
-    "Scores, the numbers behind reasons, whether there are pods of lower priority, and remedies "
-    "are left out here: they are for who may list nodes and get the pods of all namespaces."
+    "Scores, the numbers behind reasons, durations, and whether there are pods of lower priority "
+    "are left out here: they are for who may list nodes and get the pods of all namespaces. "
+    "Remedies are for who may get /debug/explain."
 )
 """The last sentence of such a story."""
 
@@ -300,6 +301,7 @@ class _Restriction:
             decisions=decisions,
             not_remembered=page.not_remembered,
             group=None if page.group is None else self._group(page.group),
+            restricted=True,
         )
 
     # -- records ---------------------------------------------------------------------------------

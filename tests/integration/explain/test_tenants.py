@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import yaml
 
 from devtools.embedded_service import PATIENCE_SECONDS, node, pod, until
 from simulator.objects import JsonObject
@@ -161,3 +163,53 @@ async def test_a_tenant_gets_nothing_about_others(
     assert (refused.code, refused.out) == (6, "")
     assert 'User "tenant" cannot get path' in refused.err
     assert (stranger.code, stranger.out) == (6, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first"),
+    [
+        (("explain", "tema-a/big"),
+         'you may not get pods in namespace "tema-a"; your context has team-a'),
+        (("explain", "deployment/web", "-n", "tema-a"),
+         'you may not get pods in namespace "tema-a"; your context has team-a'),
+        (("queue", "-n", "tema-a"),
+         'you may not get pods in namespace "tema-a"; your context has team-a'),
+        (("queue",), "about one namespace, if you may get its pods:  kubestow queue -n team-a "),
+        (("top",), "about one namespace, if you may get its pods:  kubestow queue -n team-a "),
+    ],
+)  # fmt: skip
+async def test_a_tenant_who_asks_about_others_is_told_so_first(
+    scheduling: Open, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], first: str
+) -> None:
+    async with scheduling() as site:
+        monkeypatch.setenv("KUBECONFIG", _with_namespace(site.kubeconfig(TENANT)))
+        refused = await site.query(*arguments, token=TENANT)
+    assert (refused.code, refused.out) == (6, "")
+    assert refused.err.removeprefix("Error: ").startswith(first)
+
+
+def _with_namespace(kubeconfig: str) -> str:
+    path = Path(kubeconfig)
+    config = yaml.safe_load(path.read_text())
+    config["contexts"][0]["context"]["namespace"] = "team-a"
+    path.write_text(yaml.safe_dump(config))
+    return kubeconfig
+
+
+async def test_options_without_effect_are_named_and_what_is_hidden_is_a_dash(
+    scheduling: Open,
+) -> None:
+    options = ("--node", "secret-node-1", "--history")
+    async with scheduling() as site:
+        await prepared(site)
+        told = await site.query("explain", "team-a/big", *options, token=TENANT)
+        searched = await site.query("explain", "team-a/big", "--remedies", "all", token=TENANT)
+        plain = await site.query("explain", "team-a/big", token=TENANT)
+        answered = await site.query("explain", "team-a/big", *options)
+    left_out = "left out, as you may not get /debug/explain (ClusterRole kubestow-explainer)."
+    assert f"--node: {left_out}" in " ".join(told.out.split())
+    assert f"--remedies all: {left_out}" in " ".join(searched.out.split())
+    assert "left out, as" not in plain.out + answered.out
+    assert "0.0ms" not in told.out
+    (attempt,) = (each for each in told.out.splitlines() if "1 Insufficient cpu" in each)
+    assert attempt.split().count("-") == 2, "for what woke the pod, and how long it took"
