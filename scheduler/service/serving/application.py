@@ -47,6 +47,7 @@ from scheduler.service.serving.readers import (
     FindPod,
     Reader,
     namespace_of,
+    own_wants,
     own_words,
     restrict,
     restricted,
@@ -456,10 +457,11 @@ async def _json(data: object) -> web.Response:
 
 async def _restricted_json(data: object, reader: Reader, find_pod: FindPod) -> web.Response:
     own = own_words(data, reader.namespace, find_pod)
+    wants = own_wants(data, find_pod)
 
     # Records of pages are not changed after they were made.
     def restrict_and_indent() -> bytes:
-        return json_body.redact_and_indent(json_body.encode(restrict(data, reader, own)))
+        return json_body.redact_and_indent(json_body.encode(restrict(data, reader, own, wants)))
 
     return _text(await asyncio.to_thread(restrict_and_indent), "application/json")
 

@@ -7,6 +7,7 @@ named here, so that a field that is added to a record is left out until somebody
 - of pods of the namespace the state, the plugins and codes, times, and numbers of nodes, all of
   which their conditions and events have as well;
 - names of nodes in their fields, if the user may list nodes, and the node of a bound pod;
+- of what is behind a reason, what the pod itself wants;
 - what tells about pods of others (scores, details, the event that woke a pod, durations), if the
   user may get the pods of all namespaces;
 - never a position in the queue, a sequence number, or a count of all pods.
@@ -47,6 +48,7 @@ from scheduler.explain.records import (
 )
 from scheduler.explain.records.page_table import PAGES
 from scheduler.explain.records.story import tell
+from scheduler.explain.records.wording import quantity
 from scheduler.sanitizing.vocabulary import known_words_only
 
 PARAMETERS: Final = frozenset(
@@ -69,6 +71,14 @@ COUNTED_PLACES: Final = {
     QueueState.IN_FLIGHT: "in_flight",
 }
 """Fields of the statistics by the place of a pod."""
+
+MAX_WANTED: Final = 5
+"""Labels of nodes, and values of one, that are shown as what a pod wants."""
+NO_WANTS: Final[Mapping[str, str]] = {}
+
+INSUFFICIENT: Final = "Insufficient "
+OTHER_LABELS: Final = "node(s) didn't match Pod's node affinity/selector"
+"""Reasons of NodeResourcesFit and NodeAffinity."""
 
 FindPod = Callable[[str, str], Pod | None]
 """`find_pod(namespace, name)` returns the newest known version of a pod, or None."""
@@ -164,13 +174,53 @@ def _kinds_of_names(pod: Pod) -> Iterator[Iterator[str]]:
         yield (each.topology_key for each in pods.required)
 
 
-def restrict(page: object, reader: Reader, own: Container[str]) -> object:
-    """Return a page with nothing that the reader may not know; `own` are words of their pods.
+def own_wants(page: object, find_pod: FindPod) -> dict[str, str]:
+    """Return what the pod of a page wants, by the reason for which nodes reject it."""
+    if not isinstance(page, ExplainPage) or page.pod.nodes is None:
+        return {}
+    pod = find_pod(page.pod.namespace, page.pod.name)
+    if pod is None:
+        return {}
+    rejections = (*page.pod.nodes.rejections, *page.pod.nodes.otherwise)
+    reasons = chain.from_iterable(each.reasons for each in rejections)
+    return {each: text for each in _first(reasons) if (text := _wants(pod, each))}
+
+
+def _wants(pod: Pod, reason: str) -> str:
+    if reason.startswith(INSUFFICIENT):
+        resource, requests = reason.removeprefix(INSUFFICIENT), pod.signature.requests
+        plain = {
+            "cpu": requests.milli_cpu / 1000,
+            "memory": requests.memory,
+            "ephemeral-storage": requests.ephemeral_storage,
+        }
+        amount = plain.get(resource) or requests.scalar(resource)
+        return f"wants {quantity(resource, amount)} {resource}" if amount else ""
+    if reason != OTHER_LABELS:
+        return ""
+    affinity = pod.spec.affinity
+    node = None if affinity is None else affinity.node_affinity
+    terms = () if node is None or node.required is None else node.required.node_selector_terms
+    selector = (f"{key}={value}" for key, value in (pod.spec.node_selector or {}).items())
+    required = (
+        f"{each.key} {each.operator} {', '.join(each.values[:MAX_WANTED])}".rstrip()
+        for term in terms
+        for each in term.match_expressions
+    )
+    return "; ".join(f"wants {each}" for each in islice(chain(selector, required), MAX_WANTED))
+
+
+def restrict(
+    page: object, reader: Reader, own: Container[str], wants: Mapping[str, str] = NO_WANTS
+) -> object:
+    """Return a page with nothing that the reader may not know.
+
+    `own` are words of their pods; `wants` is what their pod wants, by the reason of a rejection.
 
     Raises:
         ValueError: it is no page of the reader's namespace.
     """
-    restriction = _Restriction(reader, own)
+    restriction = _Restriction(reader, own, wants)
     match page:
         case QueuePage():
             return restriction.queue(page)
@@ -197,9 +247,9 @@ SUMMARIES: Final = {
 
 
 LEFT_OUT: Final = (
-    "Scores, the numbers behind reasons, durations, and whether there are pods of lower priority "
-    "are left out here: they are for who may list nodes and get the pods of all namespaces. "
-    "Remedies are for who may get /debug/explain."
+    "Scores, what nodes have free, durations, and whether there are pods of lower priority are "
+    "left out here: they are for who may list nodes and get the pods of all namespaces. Remedies "
+    "are for who may get /debug/explain."
 )
 """The last sentence of such a story."""
 
@@ -207,9 +257,10 @@ LEFT_OUT: Final = (
 class _Restriction:
     """Builds the pages of one reader."""
 
-    def __init__(self, reader: Reader, own: Container[str]) -> None:
+    def __init__(self, reader: Reader, own: Container[str], wants: Mapping[str, str]) -> None:
         self._reader = reader
         self._own = own
+        self._wants = wants
         self._everything = reader.nodes and reader.pods
 
     def queue(self, page: QueuePage) -> QueuePage:
@@ -429,8 +480,11 @@ class _Restriction:
             reasons=tuple(map(self._text, rejection.reasons)),
             nodes=rejection.nodes,
             examples=rejection.examples if self._reader.nodes else (),
-            detail=rejection.detail if self._everything else "",
+            detail=rejection.detail if self._everything else self._own_side(rejection.reasons),
         )
+
+    def _own_side(self, reasons: Iterable[str]) -> str:
+        return "; ".join(self._wants[each] for each in reasons if each in self._wants)
 
     # -- values ----------------------------------------------------------------------------------
 

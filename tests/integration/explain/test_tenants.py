@@ -60,7 +60,7 @@ async def test_a_tenant_gets_answers_about_the_own_namespace_without_names_of_no
     assert "secret-node-1" in with_nodes.out
     for each in (shown, queue, table):
         assert "secret-node-1" not in each.out
-        assert "Insufficient cpu" in each.out or "1 lacks CPU" in each.out
+        assert "Insufficient cpu" in each.out or "1 lacks CPU (wants 8 cpu)" in each.out
     (own,) = json.loads(queue.out)["pods"]
     assert (own["namespace"], own["name"], own["position"]) == ("team-a", "big", None)
     assert json.loads(queue.out)["statistics"]["unschedulable"] == 1

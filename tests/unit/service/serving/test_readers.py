@@ -39,6 +39,7 @@ from scheduler.service.serving.readers import (
     FindPod,
     Reader,
     namespace_of,
+    own_wants,
     own_words,
     restrict,
     restricted,
@@ -332,6 +333,41 @@ def test_the_names_in_the_spec_of_a_pod_are_own_words_of_the_page_about_it(
 )  # fmt: skip
 def test_few_names_of_each_kind_are_own_words(spec: dict[str, Any]) -> None:
     assert len(own_words(explained("web-0"), OURS, pods_with(**spec))) <= 3 + MAX_NAMES
+
+
+LABELS: Final = "node(s) didn't match Pod's node affinity/selector"
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "wanted"),
+    [
+        ({"requests": {"cpu": "12"}}, "Insufficient cpu", "wants 12 cpu"),
+        ({"requests": {"memory": "6Gi"}}, "Insufficient memory", "wants 6Gi memory"),
+        ({"requests": {"example.com/gpu": "2"}}, "Insufficient example.com/gpu",
+         "wants 2 example.com/gpu"),
+        ({}, "Insufficient cpu", ""),
+        ({}, "Insufficient other resources", ""),
+        ({}, "Too many pods", ""),
+        ({"nodeSelector": {"zone": "a1"}}, LABELS, "wants zone=a1"),
+        ({"affinity": _required(matchExpressions=[
+            {"key": "zone", "operator": "In", "values": ["a1", "b1"]},
+            {"key": "gpu", "operator": "Exists"}])}, LABELS,
+         "wants zone In a1, b1; wants gpu Exists"),
+        ({"nodeSelector": {f"k{at}": "v" for at in range(3000)}}, LABELS,
+         "; ".join(f"wants k{at}=v" for at in range(5))),
+    ],
+)  # fmt: skip
+def test_a_reason_has_the_own_side_of_the_pod_and_no_number_of_a_node(
+    spec: dict[str, Any], reason: str, wanted: str
+) -> None:
+    rejection = Rejection("P", "Unschedulable", (reason,), 3, ("n1",), detail="most free: 3 (n1)")
+    page = explained("web-0")
+    nodes = Examination(3, 0, (rejection,), otherwise=(rejection,))
+    page = msgspec.structs.replace(page, pod=replace(page.pod, nodes=nodes))
+    wants = own_wants(page, pods_with(**spec))
+    shown: Any = restrict(page, NARROW, (), wants)
+    found = [each.detail for each in (*shown.pod.nodes.rejections, *shown.pod.nodes.otherwise)]
+    assert found == [wanted] * 2
 
 
 @pytest.mark.parametrize(
