@@ -11,6 +11,7 @@ import pytest
 from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.recorded import RecordedSource
 from scheduler.cli.page.server import PageServer
+from scheduler.cli.page.sources import Description
 from tests.page.answers import (
     HOSTILE_MESSAGE,
     HOSTILE_NAME,
@@ -324,6 +325,17 @@ async def test_who_may_see_one_namespace_is_asked_for_it(page: Page) -> None:
         await set_value(page, "main input[type=search]", "team-a", "input")
         await page.until("document.querySelector('h1').innerText.startsWith('2 pods wait')")
         assert answers.asked[-1][1]["namespace"] == "team-a"
+
+
+async def test_who_may_see_one_namespace_begins_with_that_of_the_context(page: Page) -> None:
+    answers = Answers()
+    answers.description = Description("live", "the leader", namespace="team-a")
+    answers.failure = QuestionError(403, "forbidden")
+    async with PageServer(answers) as server:
+        await page.open(server.url)
+        await page.until("location.hash === '#/waiting?namespace=team-a'")
+        answers.failure = None
+        await page.until("document.querySelector('h1').innerText.startsWith('2 pods wait')")
 
 
 async def test_pods_on_a_node_that_are_not_bound_yet_are_listed(page: Page) -> None:

@@ -18,6 +18,7 @@ from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import BAD_INPUT, NO_SUCH_POD, NOT_PERMITTED, CommandError
 from scheduler.cli.leader import DEFAULT_LEASE
 from scheduler.cli.page.questions import QuestionError
+from scheduler.client.configuration import selected_namespace
 
 MAX_ANSWER_BYTES: Final = 32 << 20
 """Far more than any answer has; a browser would choke on more."""
@@ -39,6 +40,8 @@ class Description:
     begin: float = 0.0
     """Wall clock seconds of the first and last moment of a recorded run; 0 for a live one."""
     end: float = 0.0
+    namespace: str = ""
+    """That of the kubeconfig's context, for users who may not see all."""
 
     def json(self) -> dict[str, object]:
         """Return the JSON of `source`."""
@@ -71,7 +74,8 @@ class LiveSource:
         """Return the address."""
         endpoint = self._endpoint
         leader = f"the leader of {endpoint.lease or DEFAULT_LEASE}"
-        return Description("live", endpoint.server or leader)
+        namespace = selected_namespace(endpoint.kubeconfig, endpoint.context)
+        return Description("live", endpoint.server or leader, namespace=namespace)
 
     def ask(self, path: str, query: Mapping[str, str], at: float | None) -> bytes:
         """Ask the scheduler; only its present can be asked for."""

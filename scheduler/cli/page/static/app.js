@@ -78,12 +78,12 @@ function Theme() {
   </select></label>`;
 }
 
-function FindPod() {
+function FindPod({ usual }) {
   const [problem, setProblem] = useState("");
   function onSubmit(event) {
     event.preventDefault();
     const text = new FormData(event.target).get("pod").trim();
-    const [namespace, name, ...more] = text.includes("/") ? text.split("/") : ["default", text];
+    const [namespace, name, ...more] = text.includes("/") ? text.split("/") : [usual || "default", text];
     const complete = namespace && name && !more.length;
     setProblem(complete ? "" : "Write namespace/name.");
     if (complete) location.hash = address("pod", namespace, name);
@@ -122,11 +122,11 @@ function Player({ source, at, setAt }) {
   </section>`;
 }
 
-function View({ view, at, every }) {
+function View({ view, at, every, usual }) {
   const common = { at, every };
   if (view.name === "pod") return html`<${Pod} key=${`${view.namespace}/${view.pod}`} namespace=${view.namespace} name=${view.pod} ...${common} />`;
   if (view.name === "node") return html`<${Node} key=${view.node} name=${view.node} ...${common} />`;
-  return html`<${VIEWS[view.name]} key=${view.name} chosen=${view.chosen} ...${common} />`;
+  return html`<${VIEWS[view.name]} key=${view.name} chosen=${view.chosen} usual=${usual} ...${common} />`;
 }
 
 // The views that a view about one object belongs to.
@@ -149,13 +149,13 @@ function App() {
         ${shown(source.data?.kind ?? "live").map((name) => html`<li key=${name}>
           <a href=${address(name)} aria-current=${current(name)}>${TITLES[name]}</a></li>`)}
       </ul></nav>
-      <div class="tools">${!shadow && html`<${FindPod} />`}<${Theme} /></div>
+      <div class="tools">${!shadow && html`<${FindPod} usual=${source.data?.namespace} />`}<${Theme} /></div>
     </header>
     <main id="main">
       <${Pending} answer=${source} what="the scheduler" />
       ${recorded && html`<${Player} source=${source.data} at=${at} setAt=${setChosen} />`}
       ${shadow && html`<${Shadow} />`}
-      ${source.data && !shadow && html`<${View} view=${view} at=${at} every=${recorded ? 0 : undefined} />`}
+      ${source.data && !shadow && html`<${View} view=${view} at=${at} usual=${source.data.namespace} every=${recorded ? 0 : undefined} />`}
     </main>
     <footer class="small">Read-only. Everything here comes from the scheduler, through kubestow ui on this machine.</footer>`;
 }

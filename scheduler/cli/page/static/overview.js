@@ -1,10 +1,11 @@
 // The whole scheduler on one page: how many pods wait and for what, time lines, how full the nodes are.
 
+import { useEffect } from "./vendor/hooks.js";
 import { html } from "./html.js";
 import { useAnswer } from "./api.js";
 import { FirstPod, NoNodes } from "./empty.js";
 import { Causes, Groups } from "./groups.js";
-import { Facts, Meter, NodeLink, Pending, PodLink, Standby, Table, podOf } from "./parts.js";
+import { Facts, Meter, NodeLink, Pending, PodLink, Standby, Table, filtered, podOf } from "./parts.js";
 import { TimeLines } from "./timeline.js";
 import { Text, amount, clock, number, plural, span, visible } from "./text.js";
 
@@ -53,11 +54,15 @@ function Figures({ page }) {
   ]} />`;
 }
 
-export function Overview({ at, every = EVERY }) {
+export function Overview({ at, usual, every = EVERY }) {
   const answer = useAnswer("summary", { rows: ROWS, at }, every);
   const waiting = useAnswer("waiting", { groups: GROUPS, at }, every);
   const page = answer.data;
   const queue = waiting.data;
+  useEffect(() => {
+    // Nothing here is for a user of one namespace.
+    if (answer.status === 403 && usual) location.replace(filtered("waiting", { namespace: usual }));
+  }, [answer.status, usual]);
   const unused = page && queue && !queue.total && !page.placed.length && !page.attempts?.scheduled;
   return html`<h1 tabindex="-1">${queue ? html`<${Text} of=${queue.headline} limit=${600} />` : "Overview"}</h1>
     ${answer.status === 403 ? html`<p>You may not see the whole cluster. <a href="#/waiting">Choose a namespace</a> whose pods you may get.</p>`
