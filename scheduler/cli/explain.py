@@ -29,8 +29,8 @@ from scheduler.sanitizing.escaping import escaped_json
 if TYPE_CHECKING:
     from scheduler.explain.records import ExplainPage
 
-LIMIT: Final = 3
-"""Remedies that are shown, the least first."""
+LIMITS: Final = {"quick": 3, "all": 20, "none": 1}
+"""Remedies that are shown, the least first, by `--remedies`."""
 MAX_NODES_ASKED: Final = 10
 """Nodes that one command compares; each is a question to the scheduler."""
 SEARCHES: Final = ("quick", "all", "none")
@@ -153,7 +153,7 @@ def command(  # noqa: PLR0913 - one argument per option
         raise click.UsageError(f"--node compares {limit}; {len(names)} are given")
     # The answer to this question is the report about the node.
     if not names:
-        query |= {"remedies": remedies, "limit": str(LIMIT)}
+        query |= {"remedies": remedies, "limit": str(LIMITS[remedies])}
     shown: dict[str, Any] = {"history": history, "verbose": verbose, "search": remedies}
     if owner := owner_named(pod, namespace):
         if node:
@@ -211,24 +211,38 @@ def _explain_owner(
     from scheduler.cli import owner_explanation, owner_object
     from scheduler.cli.tables import wide_console
 
-    try:
-        page = owner_explanation.ask(endpoint, owner, query)
-    except CommandError as error:
-        if error.exit_code != NO_SUCH_POD:
-            raise
-        namespace, kind, name = owner.split("/")
-        if text := owner_object.about(endpoint, owner):
-            text += in_other_namespaces(endpoint, f"{namespace}/{name}", kind)
-            raise CommandError(text, NO_SUCH_POD) from error
-        raise no_such_pod(endpoint, f"{namespace}/{name}", error, kind) from error
-    found = owner_object.read(endpoint, page)
-    fewer = "" if shown["search"] == "none" else owner_object.fewer(found, page)
-    lacking = owner_object.lacking(endpoint, found, page)
+    page = owner_explanation.ask(endpoint, owner, query)
+    if page.groups or page.placed or page.others:
+        found = owner_object.read(endpoint, page)
+        fewer = "" if shown["search"] == "none" else owner_object.fewer(found, page)
+        lacking = owner_object.lacking(endpoint, found, page)
+    else:
+        fewer, lacking = "", _without_pods(endpoint, owner)
     page = msgspec.structs.replace(page, lacking=lacking, fewer=fewer)
     if output == "json":
         click.echo(escaped_json(msgspec.json.encode(page)))
         return
     owner_explanation.show(page, wide_console(), **shown)
+
+
+def _without_pods(endpoint: Endpoint, owner: str) -> str:
+    """Say why an owner has no pods.
+
+    Raises:
+        CommandError: it does not exist, or nothing is known of it.
+    """
+    from scheduler.cli import owner_explanation, owner_object
+
+    namespace, kind, name = owner.split("/")
+    try:
+        text = owner_object.about(endpoint, owner)
+    except CommandError as error:
+        elsewhere = in_other_namespaces(endpoint, f"{namespace}/{name}", kind)
+        raise CommandError(error.message + elsewhere, NO_SUCH_POD) from error
+    if not text:
+        unknown = owner_explanation.no_pods(owner)
+        raise no_such_pod(endpoint, f"{namespace}/{name}", unknown, kind)
+    return text
 
 
 def _explain_group(endpoint: Endpoint, key: str, output: str) -> None:

@@ -45,20 +45,10 @@ NO_PODS: Final = (
 
 
 def ask(endpoint: Endpoint, key: str, query: Mapping[str, str]) -> OwnerPage:
-    """Ask about the pods of an owner, `NAMESPACE/KIND/NAME`; `query` is for the explained pods.
-
-    Raises:
-        CommandError: the scheduler knows no such pod.
-    """
+    """Ask about the pods of an owner, `NAMESPACE/KIND/NAME`; `query` is for the explained pods."""
     namespace, _, owner = key.partition("/")
     about = {"namespace": namespace, "owner": key, "placed": "1", "groups": str(MAX_LISTED)}
     page: WaitingPage = decoded(endpoint.get("/debug/waiting", about), WaitingPage)
-    if not page.groups and not page.placed and not page.others:
-        kind, _, name = owner.partition("/")
-        text = NO_PODS.format(
-            owner=owner, namespace=namespace, kind=kind.lower(), name=name, kubectl=kubectl()
-        )
-        raise CommandError(text, NO_SUCH_POD)
     groups = [
         _group(endpoint, each, query if number < MAX_EXPLAINED else None)
         for number, each in enumerate(page.groups[:MAX_LISTED])
@@ -75,6 +65,15 @@ def ask(endpoint: Endpoint, key: str, query: Mapping[str, str]) -> OwnerPage:
         groups=groups,
         others=page.others,
     )
+
+
+def no_pods(owner: str) -> CommandError:
+    """Return the error that the scheduler knows no pod of `NAMESPACE/KIND/NAME`."""
+    namespace, kind, name = owner.split("/")
+    text = NO_PODS.format(
+        owner=f"{kind}/{name}", namespace=namespace, kind=kind.lower(), name=name, kubectl=kubectl()
+    )
+    return CommandError(text, NO_SUCH_POD)
 
 
 def _group(endpoint: Endpoint, group: WaitingGroup, query: Mapping[str, str] | None) -> OwnerGroup:
@@ -131,6 +130,8 @@ def show(page: OwnerPage, console: Console, *, history: bool, verbose: bool, sea
     if page.ending:
         placed += f" ({page.ending:,} {'is' if page.ending == 1 else 'are'} being deleted)"
     title = f"{page.namespace}/{page.owner}: {total}, {placed}, {wait}"
+    if not pods:
+        title = f"{page.namespace}/{page.owner}: no pod waits or has a node"
     if pending:
         title += f", {pending:,} {'asks' if pending == 1 else 'ask'} for another scheduler"
     say(console, one_line(title), "bold")

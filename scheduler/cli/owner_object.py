@@ -15,7 +15,9 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from scheduler.cli.exit_codes import CommandError
+from scheduler.api.scheduler_names import nearest
+from scheduler.cli.account_faults import DEFAULT_NAME
+from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
 from scheduler.cli.hints import kubectl
 from scheduler.cli.owner_status import at, missing
 from scheduler.cli.pod_format import one_line
@@ -55,10 +57,8 @@ FEWER: Final = (
     "None would wait with {placed} {replicas}:  "
     "{kubectl} -n {namespace} scale deployment {name} --replicas={placed}"
 )
-NO_PODS: Final = (
-    "{kind} {name} in namespace {namespace} has no pod that waits or has a node; those that have "
-    'finished are not known.\nIts pods ask for scheduler "{asked}" ({path}).\n{cause}'
-)
+FINISHED: Final = "Pods that have finished are not known."
+ASKS: Final = '\nIts pods ask for scheduler "{asked}" ({path}){near}'
 MADE: Final = "Has it made any?  {kubectl} -n {namespace} describe {word} {name}"
 
 
@@ -82,7 +82,11 @@ def quoted(name: str) -> str:
 
 
 def about(endpoint: Endpoint, owner: str) -> str:
-    """Say what the cluster knows of `NAMESPACE/KIND/NAME`; empty if it cannot be asked."""
+    """Say why `NAMESPACE/KIND/NAME` has no pods; empty if the cluster cannot be asked.
+
+    Raises:
+        CommandError: it does not exist.
+    """
     namespace, kind, name = owner.split("/")
     group = _GROUPS.get(kind)
     if group is None or not (is_namespace_name(namespace) and is_object_name(name)):
@@ -94,8 +98,9 @@ def about(endpoint: Endpoint, owner: str) -> str:
     words["kubectl"] = kubectl()
     if status == 404 and found.get("reason") == "NotFound":
         if absent := no_namespace(endpoint, namespace):
-            return absent
-        return NONE.format(near=_near(endpoint, target, name), **words)
+            raise CommandError(absent, NO_SUCH_POD)
+        near = _near(endpoint, target, name)
+        raise CommandError(NONE.format(near=near, **words), NO_SUCH_POD)
     if status != 200 or found.get("kind") != kind:
         return ""
     path = field_of(kind)
@@ -104,10 +109,12 @@ def about(endpoint: Endpoint, owner: str) -> str:
         return ""
     words["word"] = kind.lower()
     events = partial(_refusals, endpoint, found, namespace)
-    cause = missing(found, kind, name, namespace, events=events) or MADE.format(**words)
-    return NO_PODS.format(
-        asked=one_line(shortened(asked, MAX_SHOWN)), path=path, cause=cause, **words
-    )
+    cause = missing(found, kind, name, namespace, events=events)
+    cause = cause or f"{FINISHED} {MADE.format(**words)}"
+    # The profiles are not known here.
+    meant = nearest(asked, (DEFAULT_NAME,))
+    near = f"; did you mean {meant}?" if meant not in ("", asked) else "."
+    return cause + ASKS.format(asked=one_line(shortened(asked, MAX_SHOWN)), path=path, near=near)
 
 
 def no_namespace(endpoint: Endpoint, namespace: str) -> str:

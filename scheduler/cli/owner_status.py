@@ -38,7 +38,7 @@ _EXCEEDED: Final = re.compile(
 )
 _UNSTATED: Final = re.compile(r"failed quota: \S+: must specify ")
 STATE: Final = "\nState them in the containers, or let a LimitRange set defaults."
-RAISE: Final = "\nFor {pods}, ResourceQuota {quota} must have at least {raised}{less}."
+RAISE: Final = "\nFor the {lack} missing, ResourceQuota {quota} must have at least {raised}{less}."
 LESS: Final = ", or each must request at most {rooms}"
 
 
@@ -104,8 +104,8 @@ def cure(message: str, pods: int = 1) -> str:
 
     >>> asked = "requested: requests.cpu=4, used: requests.cpu=1, limited: requests.cpu=2"
     >>> cure(f"exceeded quota: q, {asked}", 2)[1:]
-    'For 2 pods, ResourceQuota q must have at least requests.cpu=9, or each must request at most \
-requests.cpu=500m.'
+    'For the 2 that are missing, ResourceQuota q must have at least requests.cpu=9 (it has 2), \
+or each must request at most requests.cpu=500m.'
     """
     if _UNSTATED.search(message):
         return STATE
@@ -115,17 +115,17 @@ requests.cpu=500m.'
     try:
         # Of each, only the resources for which there is no room.
         wanted, used, hard = map(_amounts, found.groups()[1:])
-        raised = {
-            name: Quantity(used[name].nano + pods * each.nano, hard[name].format)
+        raised = [
+            f"{name}={Quantity(used[name].nano + pods * each.nano, hard[name].format).canonical()} "
+            f"(it has {hard[name].canonical()})"
             for name, each in wanted.items()
-        }
+        ]
         rooms = {name: _share(name, hard[name] - used[name], pods) for name in wanted}
     except (ValueError, LookupError):
         return ""
     less = LESS.format(rooms=_listed(rooms)) if all(rooms.values()) else ""
-    return RAISE.format(
-        pods=counted(pods, "pod"), quota=found[1], raised=_listed(raised), less=less
-    )
+    lack = "one that is" if pods == 1 else f"{pods:,} that are"
+    return RAISE.format(lack=lack, quota=found[1], raised=", ".join(raised), less=less)
 
 
 def _amounts(text: str) -> dict[str, Quantity]:

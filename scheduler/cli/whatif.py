@@ -75,6 +75,8 @@ _IN_MAP: Final = re.compile(
     r"\.(nodeSelector|labels|annotations|matchLabels|requests|limits|overhead)\.(.+)"
 )
 """A key of a map of texts or amounts, in a path: all the rest is the key, which may have dots."""
+_WITHOUT_ABOVE: Final = re.compile(r"(nodeSelector|labels|annotations|overhead)\.", re.IGNORECASE)
+"""The beginning of a path without `spec` or `metadata`; with a slash it looks like a resource."""
 POINTER: Final = (
     "'{field}': a key with a slash is written in a JSON pointer, with ~1 for the slash, such as "
     "/spec/nodeSelector/topology.kubernetes.io~1zone=b"
@@ -354,7 +356,8 @@ def field_of(text: str) -> tuple[str, Any]:
         ) from error
     if field.startswith("/"):
         return field, parsed
-    if _RESOURCE.fullmatch(field) and not field.startswith(("spec.", "metadata.")):
+    is_path = field.startswith(("spec.", "metadata.")) or _WITHOUT_ABOVE.match(field)
+    if _RESOURCE.fullmatch(field) and not is_path:
         return f"/spec/containers/0/resources/requests/{_escaped(field)}", parsed
     if not field.startswith(("spec.", "metadata.")):
         near = f"did you mean {_field_like(field)}? Else " if _field_like(field) else ""

@@ -151,8 +151,9 @@ def test_an_owner_whose_pods_the_scheduler_does_not_place_is_looked_up(site: Sit
     )
     # No controller runs that would make pods.
     found = site.ask("explain", "deployment/misspelt", where)
-    assert found.returncode == 4
-    assert 'Its pods ask for scheduler "kubestw" (spec.template.spec.schedulerName)' in found.stderr
+    assert found.returncode == 0
+    asks = 'Its pods ask for scheduler "kubestw" (spec.template.spec.schedulerName)'
+    assert f"{asks}; did you mean kubestow?" in found.stdout
     reference = {
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "misspelt-abc", "uid": "1",
         "controller": True,

@@ -236,7 +236,7 @@ def _result(
             NO_RESERVE,
             *([ALONE] if asked.copies > 1 else []),
             *([NO_QUOTA] if new else []),
-            *filter(None, [answer.filled]),
+            *filter(None, [answer.assumed, answer.filled]),
         ],
         why=last.why,
     )

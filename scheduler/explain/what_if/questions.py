@@ -59,6 +59,11 @@ NO_QUOTA: Final = (
     "ordinary ResourceQuotas are not checked: the API server does so when the pod is created"
 )
 """Of pods that do not exist; others were admitted."""
+CLUSTERS_OWN: Final = "default-scheduler"
+ASSUMED: Final = (
+    "the manifest names no schedulerName, so that the cluster's own scheduler places the pod as it "
+    "is; the answer is for schedulerName {name}"
+)
 
 
 @dataclass(slots=True)
@@ -75,6 +80,8 @@ class Answer:
     complete: bool = False
     #: What was filled in for the objects of the question, and what is not known.
     filled: str = ""
+    #: That the pod is asked about as if it named the scheduler; empty if it does.
+    assumed: str = ""
 
 
 class Question:
@@ -170,7 +177,11 @@ class Question:
         if asked.pod:
             made = as_json(self._waiting(self._edits.find))
         else:
-            made = _new_pod(asked.manifest or {}, next(iter(self._parts.engine.frameworks)))
+            ours = next(iter(self._parts.engine.frameworks))
+            made = _new_pod(asked.manifest or {}, ours)
+            named = "schedulerName" in (asked.manifest or {}).get("spec", {})
+            if not named and "/spec/schedulerName" not in asked.fields and ours != CLUSTERS_OWN:
+                self.answer.assumed = ASSUMED.format(name=ours)
             metadata = made["metadata"]
             metadata["name"] = _unused_name(
                 self._edits.find, metadata["namespace"], metadata["name"]

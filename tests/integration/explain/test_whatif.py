@@ -47,10 +47,13 @@ async def test_a_node_to_add_would_make_the_pod_fit_and_nothing_happens(scheduli
     assert (after["nodes"], waiting) == (1, "False")
 
 
+NAMED = "spec.schedulerName"
+
+
 async def test_copies_are_counted_by_node(scheduling: Open, tmp_path: Path) -> None:
     file = tmp_path / "pod.yaml"
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
-    template = {"spec": {"containers": [container]}}
+    template: dict[str, Any] = {"spec": {"containers": [container]}}
     spec = {"replicas": 6, "template": template}
     deployment = {"kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
     file.write_text(yaml.safe_dump(deployment))
@@ -61,6 +64,13 @@ async def test_copies_are_counted_by_node(scheduling: Open, tmp_path: Path) -> N
         shown = await site.query("whatif", "-f", str(file), "--copies", "9")
         dropped = await site.query("whatif", "-f", str(file), "--copies", "2", "--drop-node", "b")
         replicas = await site.query("whatif", "-f", str(file))
+        set_too = await site.query("whatif", "-f", str(file), "--set", f"{NAMED}=kubestow")
+        template["spec"]["schedulerName"] = "kubestow"
+        file.write_text(yaml.safe_dump(deployment))
+        named = await site.query("whatif", "-f", str(file))
+    # As it is, the cluster's own scheduler would place them.
+    note = "note: the manifest names no schedulerName"
+    assert [note in each.out for each in (replicas, set_too, named)] == [True, False, False]
     assert shown.code == DOES_NOT_FIT
     assert shown.out.splitlines()[:2] == [
         "5 of 9 copies of default/web would fit",

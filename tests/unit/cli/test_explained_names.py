@@ -115,6 +115,24 @@ def test_a_key_with_dots_is_one_part_of_a_path(field: str, pointer: str) -> None
     assert field_of(f"{field}=1") == (pointer, 1)
 
 
+@pytest.mark.parametrize("value", ["", "zone-a"])
+@pytest.mark.parametrize(
+    ("field", "meant"),
+    [
+        ("nodeSelector.a.b/zone", "spec.nodeSelector.a.b/zone"),
+        ("nodeselector.a.b/zone", "spec.nodeSelector.a.b/zone"),
+        ("labels.a.b/c", "metadata.labels.a.b/c"),
+        ("nodeSelector.disk", "spec.nodeSelector.disk"),
+    ],
+)
+def test_a_path_without_its_beginning_is_no_resource(
+    field: str, meant: str, value: str, shell: Shell
+) -> None:
+    ended = shell("whatif", "shop/cpu", "--set", f"{field}={value}")
+    assert ended.code == 2
+    assert f"did you mean {meant}?" in ended.err
+
+
 def test_a_path_with_a_slash_elsewhere_is_a_pointer(shell: Shell) -> None:
     ended = shell("whatif", "shop/cpu", "--set", "spec.tolerations.a/b=c")
     assert ended.code == 2

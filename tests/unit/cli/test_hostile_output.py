@@ -19,6 +19,7 @@ from scheduler.cli.exit_codes import UNREACHABLE, CommandError
 from scheduler.cli.main import COMMANDS
 from scheduler.cli.shadow_following import End
 from scheduler.explain.records import (
+    WaitingPage,
     WhatIfResult,
 )
 from scheduler.explain.records.page_table import PAGES
@@ -161,17 +162,25 @@ def test_an_owner_in_the_cluster_controls_no_terminal(
         shown = lacks if target.startswith("/api/v1/") or "/lacks" in target else found
         return (200 if "limit" in target else status), json.dumps(shown).encode()
 
-    def fail(*_: object) -> bytes:
+    none = WaitingPage(
+        now=1.0, leading=True, namespace="b", total=0, headline="", causes=[], selected=0,
+        group_total=0, groups=[], pods=[], placed=0,
+    )  # fmt: skip
+
+    def get(_: Endpoint, path: str, __: object) -> bytes:
+        if path == "/debug/waiting":
+            return msgspec.json.encode(none)
         raise CommandError("no pod", 4)
 
-    monkeypatch.setattr(Endpoint, "get", fail)
+    monkeypatch.setattr(Endpoint, "get", get)
     monkeypatch.setattr(Endpoint, "read_cluster", read)
+    code = 0 if status == 200 else 4
     ended = shell("explain", "job/a", "-n", "b")
-    assert (ended.code, controls(ended.out), controls(ended.err)) == (4, set(), set())
-    assert ended.err.count("title") == (3 if status == 200 else 0)
+    assert (ended.code, controls(ended.out), controls(ended.err)) == (code, set(), set())
+    assert ended.out.count("title") == (3 if status == 200 else 0)
     ended = shell("explain", "job/lacks", "-n", "b")
-    assert (ended.code, controls(ended.out), controls(ended.err)) == (4, set(), set())
-    assert ended.err.count("title") == (3 if status == 200 else 0)
+    assert (ended.code, controls(ended.out), controls(ended.err)) == (code, set(), set())
+    assert ended.out.count("title") == (3 if status == 200 else 0)
 
 
 @pytest.mark.parametrize("variant", range(4))

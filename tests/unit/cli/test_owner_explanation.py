@@ -66,6 +66,16 @@ def test_few_of_many_groups_are_listed_and_fewer_explained(
 
 
 @pytest.mark.parametrize("scheduler", [(1, 0)], indirect=True)
+@pytest.mark.parametrize(("search", "limit"), [("quick", "3"), ("all", "20")])
+def test_a_longer_search_lists_more_remedies(
+    scheduler: Scheduler, search: str, limit: str, shell: Shell
+) -> None:
+    shell("explain", "job/sort", "-n", "shop", "--remedies", search)
+    (query,) = [query for path, query in scheduler.asked if path == "/debug/explain"]
+    assert (query["remedies"], query["limit"]) == (search, limit)
+
+
+@pytest.mark.parametrize("scheduler", [(1, 0)], indirect=True)
 def test_a_pod_that_is_gone_meanwhile_is_no_error(scheduler: Scheduler, shell: Shell) -> None:
     scheduler.gone = True
     ended = shell("explain", "job/sort", "-n", "shop")

@@ -130,18 +130,18 @@ def test_what_is_no_count_says_nothing(value: Any, kind: str) -> None:
         (
             "requested: requests.cpu=4, used: requests.cpu=0, limited: requests.cpu=2",
             3,
-            "at least requests.cpu=12, or each must request at most requests.cpu=666m.",
+            "at least requests.cpu=12 (it has 2), or each must request at most requests.cpu=666m.",
         ),
         (
             "requested: memory=8Gi, used: memory=1Gi, limited: memory=2Gi.",
             1,
-            "at least memory=9Gi, or each must request at most memory=1Gi.",
+            "at least memory=9Gi (it has 2Gi), or each must request at most memory=1Gi.",
         ),
         # Nothing that a pod requests makes room for its number.
         (
             "requested: pods=1,cpu=1, used: pods=9,cpu=3, limited: pods=9,cpu=3500m",
             2,
-            "at least pods=11, cpu=5.",
+            "at least pods=11 (it has 9), cpu=5 (it has 3500m).",
         ),
         # Cut off, or unlike what an API server writes.
         ("requested: cpu=4, used: cpu=1, limited: cp…", 1, ""),
@@ -152,17 +152,21 @@ def test_what_is_no_count_says_nothing(value: Any, kind: str) -> None:
 )
 def test_of_a_quota_the_cure_is_told_with_numbers(numbers: str, pods: int, text: str) -> None:
     said = cure(f'pods "a" is forbidden: exceeded quota: q, {numbers}', pods)
-    counted = "1 pod" if pods == 1 else f"{pods} pods"
-    assert said == (f"\nFor {counted}, ResourceQuota q must have {text}" if text else "")
+    lack = "one that is" if pods == 1 else f"{pods} that are"
+    assert said == (f"\nFor the {lack} missing, ResourceQuota q must have {text}" if text else "")
 
 
 def test_the_cure_is_for_the_pods_that_lack() -> None:
     refused = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"
     status = {"replicas": 1, "conditions": [{**FAILED, "message": refused}]}
     said = missing({"spec": {"replicas": 4}, "status": status}, "ReplicaSet", "web", "shop", 1)
-    assert said.endswith("\nFor 3 pods, ResourceQuota q must have at least pods=4.")
+    assert said.endswith(
+        "\nFor the 3 that are missing, ResourceQuota q must have at least pods=4 (it has 1)."
+    )
     rollout = missing({"spec": {"replicas": 1}, "status": status}, "ReplicaSet", "web", "shop", 1)
-    assert rollout.endswith("\nFor 1 pod, ResourceQuota q must have at least pods=2.")
+    assert rollout.endswith(
+        "\nFor the one that is missing, ResourceQuota q must have at least pods=2 (it has 1)."
+    )
     unstated = {**FAILED, "message": "failed quota: q: must specify limits.cpu for: a"}
     said = missing({"spec": {"replicas": 4}, "status": {"conditions": [unstated]}}, "ReplicaSet",
                    "web", "shop")  # fmt: skip
