@@ -57,7 +57,12 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.framework.field_errors import invalid
-from scheduler.framework.near_labels import nearest_value, values_of_nodes
+from scheduler.framework.near_labels import (
+    keys_of_nodes,
+    nearest_key,
+    nearest_value,
+    values_of_nodes,
+)
 
 MISMATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
 ENFORCED_MISMATCH: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
@@ -67,6 +72,7 @@ CONFLICT: Final = unresolvable("pod affinity terms conflict")
 
 MAX_NOTES: Final = 2
 """Labels of which the values of the nodes are named in a detail."""
+_WITHOUT: Final = (selectors.NOT_IN, selectors.DOES_NOT_EXIST)
 _MISMATCH_CODE: Final = 1
 _ENFORCED_CODE: Final = 2
 
@@ -270,14 +276,21 @@ def _named(table: NodeTableView, names: frozenset[str] | None) -> str:
 def _values(table: NodeTableView, requirement: Requirement, *, alone: bool) -> str:
     """Return which values nodes have of a label of which none has one that is wanted, else nothing.
 
+    Of a label that no node has, a similar one that nodes have.
+
     `alone`: no other condition could be meant.
     """
     key = requirement.key
-    if requirement.operator != selectors.IN or key == METADATA_NAME:
+    if requirement.operator in _WITHOUT or key == METADATA_NAME:
         return ""
     known = values_of_nodes(table, key)
+    if not known:
+        meant = nearest_key(key, keys_of_nodes(table))
+        return f"no node has the label {key}; did you mean {meant}?" if meant else ""
     # Not `in requirement.values`: both may be thousands.
-    if not known or any(requirement.accepts(value) for value, _ in known):
+    if requirement.operator != selectors.IN or any(
+        requirement.accepts(value) for value, _ in known
+    ):
         return ""
     shown = listed((f"{value} ({nodes})" for value, nodes in known), len(known))
     near = nearest_value(requirement.values, known)[1]

@@ -6,7 +6,7 @@ A pod may ask for any value and nodes may have thousands, so both are bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from typing import Final
 
@@ -64,6 +64,33 @@ def nearest_value(wanted: Sequence[str], known: Sequence[tuple[str, int]]) -> tu
         if plain and near and len(ratios) == len(near):
             return value, get_close_matches(value, by_plain[near[0]], 1, 0.0)[0]
     return "", ""
+
+
+def keys_of_nodes(table: NodeTableView) -> frozenset[str]:
+    """Return the keys of the labels of the first nodes."""
+    rows = table.rows[:MAX_COMPARED].tolist()
+    return frozenset(key for row in rows for key in table.node_info(row).labels)
+
+
+def nearest_key(wanted: str, known: Collection[str]) -> str:
+    """Return the key of a label that is similar to one that no node has; empty if none is.
+
+    Prefix and name are compared each by itself: all keys of one prefix are alike.
+
+    >>> known = ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+    >>> [nearest_key(f"topology.kubernetes.io/{name}", known) for name in ("zones", "rack")]
+    ['topology.kubernetes.io/zone', '']
+    >>> nearest_key("kubernets.io/hostname", known)
+    'kubernetes.io/hostname'
+    """
+    prefix, _, name = wanted.rpartition("/")
+    by_name: dict[str, str] = {}
+    for each in sorted(known)[:MAX_COMPARED]:
+        above, _, own = each.rpartition("/")
+        if above == prefix or (own not in by_name and nearest_value([prefix], [(above, 1)])[1]):
+            by_name[own] = each
+    near = nearest_value([name], [(each, 1) for each in by_name])[1]
+    return by_name.get(near, "")
 
 
 def _number(value: str) -> str:

@@ -135,9 +135,14 @@ def preferred_affinity(situation: Situation) -> Iterator[Step]:
 
 
 def _corrected(situation: Situation) -> Iterator[Step]:
-    """Ask for a value that nodes have, in place of a similar one that none has."""
+    """Ask for a label or a value that nodes have, in place of a similar one that none has."""
     stated = situation.spec.get("nodeSelector") or {}
     for key, value in list(stated.items())[:MAX_TERMS]:
+        if meant := situation.key_meant(key):
+            selector = {meant if each == key else each: own for each, own in stated.items()}
+            change = situation.set_pod("/spec/nodeSelector", selector)
+            text = f"use label {meant} instead of {key}, which no node has, in nodeSelector"
+            yield Step(Code.CORRECT_VALUE, text, (change,), 1.7)
         if near := _near(situation, key, [value]):
             change = situation.set_pod(pointer("spec", "nodeSelector", key), near[1])
             text = f"use {near[1]} instead of {near[0]} in nodeSelector {key}"
@@ -151,6 +156,10 @@ def _corrected(situation: Situation) -> Iterator[Step]:
     )
     for path, each in islice(expressions, MAX_TERMS):
         key, values = each.get("key", ""), each.get("values") or []
+        if meant := situation.key_meant(key):
+            change = situation.set_pod(f"{path}/key", meant)
+            text = f"use label {meant} instead of {key}, which no node has, in the node affinity"
+            yield Step(Code.CORRECT_VALUE, text, (change,), 1.7)
         if each.get("operator") != "In" or not (near := _near(situation, key, values)):
             continue
         corrected = [near[1] if value == near[0] else value for value in values]

@@ -47,6 +47,12 @@ def spread(situation: Situation) -> Iterator[Step]:
         yield Step(Code.SPREAD_ANYWAY, text, (situation.set_pod(_CONSTRAINTS, [soft]),), 4.0)
         return
     for index in hard[:MAX_CONSTRAINTS]:
+        key = constraints[index]["topologyKey"]
+        if meant := situation.key_meant(key):
+            made = list(constraints)
+            made[index] = {**constraints[index], "topologyKey": meant}
+            text = f"use topologyKey {meant} instead of {key}, which no node has"
+            yield Step(Code.CORRECT_VALUE, text, (situation.set_pod(_CONSTRAINTS, made),), 1.7)
         yield from _relaxed(situation, constraints, [index])
     if len(hard) > 1:
         yield from _relaxed(situation, constraints, hard)
@@ -96,6 +102,12 @@ def pod_affinity(situation: Situation) -> Iterator[Step]:
     """Drop affinity, make anti-affinity preferred, or evict the pods that keep this one away."""
     terms = _required(situation.spec, "podAffinity")
     path = pointer("spec", "affinity", "podAffinity", _REQUIRED)
+    for index, term in enumerate(terms[:MAX_CONSTRAINTS]):
+        key = term.get("topologyKey", "")
+        if meant := situation.key_meant(key):
+            change = situation.set_pod(f"{path}/{index}/topologyKey", meant)
+            text = f"use topologyKey {meant} instead of {key}, which no node has"
+            yield Step(Code.CORRECT_VALUE, text, (change,), 1.7)
     if len(terms) > 1:
         for index, term in enumerate(terms[:MAX_TERMS]):
             left = [each for i, each in enumerate(terms) if i != index]

@@ -16,7 +16,13 @@ from scheduler.explain.records import Change
 from scheduler.explain.what_if.changes import JsonObject, as_json
 from scheduler.explain.what_if.trial import WhatIfTrial
 from scheduler.framework import Status
-from scheduler.framework.near_labels import MAX_WANTED, nearest_value, values_of_nodes
+from scheduler.framework.near_labels import (
+    MAX_WANTED,
+    keys_of_nodes,
+    nearest_key,
+    nearest_value,
+    values_of_nodes,
+)
 
 
 @dataclass(slots=False)
@@ -70,6 +76,10 @@ class Situation:
         if found is None:
             found = self._label_values[key] = values_of_nodes(self.table, key)
         return found
+
+    def key_meant(self, key: str) -> str:
+        """Return the key of a label similar to this one, which no node has; empty: another case."""
+        return "" if self.label_values(key) else nearest_key(key, keys_of_nodes(self.table))
 
     def meant(self, kind: str, absent: Sequence[str]) -> dict[str, str]:
         """Return, by names that no object has, similar ones of objects that the pod may use."""

@@ -46,6 +46,47 @@ def test_a_misspelt_value_of_an_affinity_is_corrected() -> None:
         assert first.steps[0].changes[0].value == ["far", "zone-1"]
 
 
+ZONES = "topology.kubernetes.io/zones"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TERM = {"topologyKey": ZONES, "labelSelector": SELECTOR}
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (
+            {"nodeSelector": {ZONES: "zone-0"}},
+            "use label {} instead of {}, which no node has, in nodeSelector",
+        ),
+        (
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": ZONES, "operator": "Exists"}]}
+            ]}}}},
+            "use label {} instead of {}, which no node has, in the node affinity",
+        ),
+        (
+            {"topologySpreadConstraints": [
+                {**TERM, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+            ]},
+            "use topologyKey {} instead of {}, which no node has",
+        ),
+        (
+            {"affinity": {"podAffinity": {REQUIRED: [TERM]}}},
+            "use topologyKey {} instead of {}, which no node has",
+        ),
+    ],
+)  # fmt: skip
+def test_a_misspelt_label_is_corrected_first(spec: dict[str, Any], text: str) -> None:
+    labels = SELECTOR["matchLabels"]
+    node = offline.node("n", labels={ZONE: "zone-0"})
+    with world(node, offline.pod("p", labels=labels, spec=spec)) as made:
+        first, *_ = made.remedies("default/p").remedies
+        shown = str(made.explain("default/p"))
+    assert first.text == text.format(ZONE, ZONES)
+    hint = f"no node has the label {ZONES}; did you mean {ZONE}?"
+    assert (hint in shown) == ("use label" in text)
+
+
 @pytest.mark.parametrize(
     "key",
     [
