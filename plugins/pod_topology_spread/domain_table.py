@@ -6,25 +6,31 @@ import numpy as np
 
 from plugins.details import MAX_ITEMS, listed
 from plugins.pod_topology_spread.filtering import Domains, HardState
+from scheduler.framework import NodeTableView
+from scheduler.framework.near_labels import keys_of_nodes, nearest_key, values_of_nodes
 
 
-def domain_table(state: HardState) -> str:
+def domain_table(state: HardState, table: NodeTableView) -> str:
     """Return each constraint with its domains, the emptiest first, and the skew in each.
 
     The skew is that with the pod there: a domain whose skew is above maxSkew rejects it. Pods count
-    that match and are not being deleted, on nodes that count.
+    that match and are not being deleted, on nodes that count. Of a label that no node has, a
+    similar one that nodes have.
     """
-    texts = (_of(state, index, domain) for index, domain in enumerate(state.domains))
+    texts = (_of(state, index, domain, table) for index, domain in enumerate(state.domains))
     return listed(texts, len(state.domains), "; ")
 
 
-def _of(state: HardState, index: int, domain: Domains) -> str:
+def _of(state: HardState, index: int, domain: Domains, table: NodeTableView) -> str:
     constraint, minimum = domain.constraint, state.minimum(index)
     key = constraint.topology_key
     counts = domain.counts[:-1]
     known = domain.registered
     if not len(known):
-        return f"{key}: no node that counts has this label"
+        absent = f"{key}: no node that counts has this label"
+        exists = bool(values_of_nodes(table, key))
+        meant = "" if exists else nearest_key(key, keys_of_nodes(table))
+        return f"{absent}; did you mean {meant}?" if meant else absent
     order = known[np.lexsort((known, counts[known]))]
     # The emptiest set the limit, the fullest are over it.
     shown = (

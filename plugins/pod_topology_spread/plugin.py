@@ -193,7 +193,7 @@ class PodTopologySpread:
     ) -> str:
         """Return the pods by domain of each constraint, and the skew that the pod would make."""
         hard: HardState | None = state.get(_HARD)
-        return "" if hard is None else domain_table(hard)
+        return "" if hard is None else domain_table(hard, table)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
