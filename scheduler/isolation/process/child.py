@@ -34,6 +34,9 @@ MAX_IGNORED: Final = 10
 """Responses to other requests, as those of a copy of the process, that are left out."""
 EXIT_SECONDS: Final = 0.5
 """How long the end of a process that was killed is awaited."""
+LOOK_SECONDS: Final = 0.01
+MAX_LOOKS: Final = 40
+"""Looks for what it started, as long as some of that may be left; within `EXIT_SECONDS`."""
 TRACE_SECONDS: Final = 0.2
 """How long a process that hangs may take to write its stack."""
 TRACE_SIGNAL: Final = signal.SIGUSR1
@@ -224,7 +227,13 @@ class ChildProcess:
         # What it started is in its group, or else has its mark.
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        end_marked(self._mark)
+        self._end_marked(MAX_LOOKS)
+
+    def _end_marked(self, looks: int) -> None:
+        """End what has its mark; it counts as ended once nothing of it can be left."""
+        if end_marked(self._mark) and looks > 1:
+            self._loop.call_later(LOOK_SECONDS, self._end_marked, looks - 1)
+            return
         self.exited.set_result(self._process.wait())
         self.output.close()
 

@@ -4,7 +4,9 @@ A group of processes is ended with one signal, but a child that begins a session
 in no group of ours, and has another parent once its own has ended. What remains is the environment,
 which all descendants inherit: each process of a plugin has a mark of its own there.
 
-A descendant that also clears its environment is not found; the end of the container ends it.
+A process that the kernel is replacing by another program has no environment for a moment, which is
+long on a busy machine: it is looked at again. A descendant that clears its environment is not
+found; the end of the container ends it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import signal
 import uuid
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -28,20 +31,30 @@ def new_mark() -> str:
     return uuid.uuid4().hex
 
 
-def end_marked(mark: str) -> int:
-    """End all processes with a mark, and return how many there were.
+def end_marked(mark: str) -> bool:
+    """End all processes with a mark, and return whether some may be left: look again in a moment.
 
     It reads a file of each process of the machine, or of the container: a few milliseconds for
     hundreds, which is why it is done only when the process of a plugin has ended.
     """
     variable = f"{MARK}={mark}".encode()
-    ended: set[int] = set()
+    seen: set[int] = set()
     for _ in range(MAX_ROUNDS):
-        found = {pid for pid in _processes() - ended if _end(pid, variable)}
-        if not found:
-            break
-        ended |= found
-    return len(ended)
+        processes = _processes() - seen
+        found = {pid: _end(pid, variable) for pid in processes}
+        ended = {pid for pid, result in found.items() if result == _Result.ENDED}
+        if not ended:
+            return _Result.UNKNOWN in found.values()
+        seen |= ended
+    return True
+
+
+class _Result(Enum):
+    """Result of a look at a process."""
+
+    ENDED = "ended"
+    OTHER = "other"
+    UNKNOWN = "unknown"
 
 
 def _processes() -> set[int]:
@@ -53,15 +66,30 @@ def _processes() -> set[int]:
     return {int(name) for name in names if name.isdigit()} - {os.getpid()}
 
 
-def _end(pid: int, variable: bytes) -> bool:
+def _end(pid: int, variable: bytes) -> _Result:
     """End a process if it has the variable. The descriptor keeps its number from another one."""
     with suppress(OSError):
         descriptor = os.pidfd_open(pid)
         try:
-            if variable not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                return False
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            return True
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            if variable in environment.split(b"\0"):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                return _Result.ENDED
+            if not environment and begins_program(Path(f"/proc/{pid}/stat").read_text()):
+                return _Result.UNKNOWN
         finally:
             os.close(descriptor)
-    return False
+    return _Result.OTHER
+
+
+def begins_program(stat: str) -> bool:
+    """Return whether `/proc/<pid>/stat` is that of a process whose environment is not there yet.
+
+    It has memory, unlike zombies and threads of the kernel, and the end of its environment is 0,
+    unlike that of a process with an empty one: fields 23 and 51 of
+    https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html.
+    """
+    # The second field, the name, may hold any character.
+    fields = stat.rpartition(")")[2].split()
+    size, environment_end = fields[23 - 3], fields[51 - 3]
+    return size != "0" and environment_end == "0"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import select
 
+import pytest
+
+from scheduler.isolation.process import child as module
 from scheduler.isolation.process.child import ChildProcess
 from scheduler.isolation.process.messages import Start
 
@@ -27,3 +30,38 @@ async def test_a_response_that_comes_as_its_call_is_cancelled_is_there_for_the_n
         child.kill("the test is over")
         await child.wait()
         child.close()
+
+
+async def test_it_has_ended_once_nothing_that_it_started_can_be_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[bool] = []
+
+    def end_marked(mark: str) -> bool:
+        """Find processes whose environment cannot be read yet, twice."""
+        looks.append(child.exited.done())
+        return len(looks) < 3
+
+    monkeypatch.setattr(module, "end_marked", end_marked)
+    child = ChildProcess("example.com/Absent")
+    child.kill("the test ends it")
+    async with asyncio.timeout(60):
+        await child.exited
+    child.close()
+    assert looks == [False] * 3
+
+
+async def test_its_end_is_not_delayed_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+
+    def end_marked(mark: str) -> bool:
+        looks.append(mark)
+        return True
+
+    monkeypatch.setattr(module, "end_marked", end_marked)
+    child = ChildProcess("example.com/Absent")
+    child.kill("the test ends it")
+    async with asyncio.timeout(60):
+        await child.exited
+    child.close()
+    assert len(looks) == module.MAX_LOOKS

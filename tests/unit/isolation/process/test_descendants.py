@@ -6,10 +6,11 @@ import os
 import select
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from scheduler.isolation.process.descendants import MARK, end_marked, new_mark
+from scheduler.isolation.process.descendants import MARK, begins_program, end_marked, new_mark
 
 DAEMON = """
 import os, sys
@@ -42,9 +43,43 @@ def test_a_marked_process_is_ended(source: str, new_session: bool) -> None:
     with process:
         descriptor = os.pidfd_open(int(process.stdout.readline()))
         try:
-            assert end_marked(new_mark()) == 0
-            assert end_marked(mark) >= 1
+            end_marked(new_mark())
+            assert not select.select([descriptor], [], [], 0)[0], "the mark is that of another one"
+            end_marked(mark)
             assert select.select([descriptor], [], [], PATIENCE)[0], "it has ended"
         finally:
             os.close(descriptor)
             process.kill()
+
+
+BEGINS = (
+    "4242 (sleep) R 1 4242 4242 0 -1 4194304 30 0 0 0 0 0 0 0 20 0 1 0 2300000 4096 1 "
+    "18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0"
+)
+"""As read between the start of `sleep` and the moment when its environment is in its memory."""
+KERNEL_THREAD = BEGINS.replace("(sleep)", "(kworker/0:1) x)").replace(" 4096 1 ", " 0 0 ")
+
+
+@pytest.mark.parametrize(("stat", "begins"), [(BEGINS, True), (KERNEL_THREAD, False)])
+def test_a_process_that_begins_a_program_has_no_environment_yet(stat: str, begins: bool) -> None:
+    assert begins_program(stat) == begins
+
+
+def test_a_process_with_an_empty_environment_and_a_zombie_have_begun() -> None:
+    with subprocess.Popen(
+        ["/bin/sh", "-c", "echo; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        stat = Path(f"/proc/{process.pid}/stat")
+        assert not begins_program(stat.read_text())
+        descriptor = os.pidfd_open(process.pid)
+        process.stdin.close()
+        assert select.select([descriptor], [], [], PATIENCE)[0]
+        os.close(descriptor)
+        assert stat.read_text().rpartition(")")[2].split()[0] == "Z"
+        assert not begins_program(stat.read_text())
