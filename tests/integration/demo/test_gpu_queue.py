@@ -25,6 +25,7 @@ EXAMPLE = ROOT / "examples" / "gpu-queue"
 MESSAGE = f"quota exceeded: {QUOTA}, requested: requests.{GPU}=1"
 
 
+@pytest.mark.slow
 def test_the_story_is_printed_in_order_as_plain_lines(virtual_demo: ForkedCommands) -> None:
     done = virtual_demo.run("gpu-queue")
     assert (done.returncode, done.stderr) == (0, "")

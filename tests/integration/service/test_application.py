@@ -299,6 +299,7 @@ async def test_a_candidate_stops_without_touching_the_lease(cluster: EmbeddedClu
         assert lease(cluster)["holderIdentity"] == holder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["error", "silence", "cut"])
 async def test_a_lease_that_cannot_be_renewed_ends_the_run(
     cluster: EmbeddedCluster, fault: str

@@ -111,6 +111,7 @@ def calls(overload: Overload) -> Iterator[list[Any]]:
             yield arguments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overload", OVERLOADS.values(), ids=OVERLOADS)
 def test_the_work_between_two_checks_is_limited(overload: Overload) -> None:
     call, work = application(overload), WorkCount()
@@ -129,6 +130,7 @@ def test_the_work_between_two_checks_is_limited(overload: Overload) -> None:
         assert longest <= MAX_LINES, [str(each)[:30] for each in arguments]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overload", OVERLOADS.values(), ids=OVERLOADS)
 def test_memory_is_accounted_for(overload: Overload) -> None:
     call = application(overload)

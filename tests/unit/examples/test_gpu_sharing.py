@@ -343,6 +343,7 @@ def test_rows_that_pods_were_added_to_are_as_if_read_anew(
 # -- contract and arguments ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plugin", "args"),
     [

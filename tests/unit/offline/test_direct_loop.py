@@ -158,6 +158,7 @@ def configurations(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 @settings(max_examples=8, deadline=None)
 @given(changes=st.lists(CHANGES, min_size=3, max_size=14), seed=st.integers(0, 3))

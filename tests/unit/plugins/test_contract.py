@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -83,6 +84,7 @@ def build(variant: tuple[type[Any], Any], cluster: Cluster) -> Any:
     return plugin(args, cluster.handle())
 
 
+@pytest.mark.slow
 @QUICK
 @given(cluster=clusters(), subject=st.lists(pods(), min_size=1, max_size=3))
 def test_contract(cluster: Cluster, subject: list[Any]) -> None:
@@ -92,6 +94,7 @@ def test_contract(cluster: Cluster, subject: list[Any]) -> None:
         check_plugin_contract(build(variant, cluster), case)
 
 
+@pytest.mark.slow
 @QUICK
 @given(cluster=clusters(), subject=pods(), data=st.data())
 def test_reuse_rules_are_complete(cluster: Cluster, subject: Any, data: st.DataObject) -> None:

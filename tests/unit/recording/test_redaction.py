@@ -347,6 +347,7 @@ def test_what_is_no_selector_is_replaced_as_a_whole(expression: str) -> None:
     assert "secret" not in redacted(redactor(), expression=expression)["expression"]
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=60))
 def test_any_name_becomes_a_valid_one(name: str) -> None:
     made = Redactor(b"salt")

@@ -147,6 +147,7 @@ def test_rare_cases(kind: type[Any], spec: dict[str, Any], expected: list[str]) 
     assert list(found[0]) == expected
 
 
+@pytest.mark.slow
 @QUICK
 @given(seed=seeds)
 def test_counts_of_removable_pods_equal_a_recount_after_any_sequence_of_events(seed: int) -> None:
@@ -199,6 +200,7 @@ def test_ports_that_stay_taken_equal_a_walk_over_pods(seed: int) -> None:
         assert found == kept - freed
 
 
+@pytest.mark.slow
 @QUICK
 @given(seed=seeds)
 def test_resources_without_the_victims_equal_a_dry_run_of_each_node(seed: int) -> None:

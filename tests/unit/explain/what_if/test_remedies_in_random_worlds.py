@@ -18,6 +18,7 @@ def test_remedies_work_where_they_are_applied() -> None:
     assert found.helpless == []
 
 
+@pytest.mark.slow
 def test_no_priority_is_shown_where_a_pod_on_another_node_stays_in_the_way() -> None:
     """Preemption frees one node; a claim of one pod at a time is held elsewhere."""
     assert judge([("volumes", 15)]).wrong == []

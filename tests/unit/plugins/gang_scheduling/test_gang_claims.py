@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,6 +129,7 @@ MEMBERS = st.lists(st.sampled_from(["", "a", "b", "c"]), min_size=1, max_size=5)
 """The claims that they use."""
 
 
+@pytest.mark.slow
 @given(NODES, st.lists(MEMBERS, min_size=1, max_size=3), st.data())
 @settings(deadline=None, max_examples=25)
 def test_claims_are_reserved_for_bound_members_only_and_nothing_stays_in_flight(
