@@ -50,15 +50,19 @@ UNAUTHENTICATED: Final = (
 )
 FORBIDDEN: Final = (
     "{server} refused: {text} ({credentials}).\n"
-    "Who may get pods of a namespace may ask about them: explain, and queue --namespace. The rest\n"
-    "needs permission to get the path. An administrator creates the role, and grants it, with\n"
+    "{unknown}"
+    "Who may get pods of a namespace may ask about them: explain, and queue --namespace.\n"
+    "For the rest, an administrator creates a role, and grants it, with\n"
     "  kubestow config rbac --explainer{local} | {kubectl} apply -f -\n"
     "  {kubectl} create clusterrolebinding {role}-{name} \\\n"
-    "      --clusterrole={role} {subject}\n"
+    "      --clusterrole={role} {subject}"
+)
+UNKNOWN_USER: Final = (
     "A scheduler that does not know the authority of client certificates (its log says so) knows\n"
     "users by tokens only; one of a service account is given by\n"
-    '  --token "$({kubectl} -n kubestow-system create token SERVICEACCOUNT)"'
+    '  --token "$({kubectl} -n kubestow-system create token SERVICEACCOUNT)"\n'
 )
+ANONYMOUS: Final = 'User "system:anonymous"'
 MAY_NOT_REVIEW: Final = (
     "{server} cannot find out who asks and what they may do: {text}.\n"
     "Your credentials may well be right: its own permissions are missing, or its token has "
@@ -429,6 +433,7 @@ def _refusal(connection: VerifiedConnection, path: str, status: int, body: bytes
                 kubectl=ADMINISTRATORS_KUBECTL,
                 local=" --local" if connection.own else "",
                 role=f"kubestow{'-local' if connection.own else ''}-explainer",
+                unknown=UNKNOWN_USER.format(kubectl=kubectl()) if ANONYMOUS in text else "",
                 **subject_of(text),
             )
             return CommandError(text, exit_codes.NOT_PERMITTED)

@@ -46,8 +46,9 @@ NO_POD_BUT_NODE: Final = (
 )
 TWO_NAMESPACES: Final = (
     "in {name}, {own} is taken for a namespace, and --namespace is {given}: give one of them; "
-    "kinds are those of pods and their owners, such as deployment/web"
+    "kinds are those of pods and their owners, such as {meant}/{rest}"
 )
+KIND_MEANT: Final = "\nIf {word} was to be a kind:  kubestow explain {meant}/{name}{options}"
 OWNER: Final = "\n{kind} {name} has pods:  kubestow explain {word}/{name} -n {namespace}{options}"
 ALIKE: Final = "\nPods that wait, with such a name: {pods}"
 ELSEWHERE: Final = (
@@ -87,7 +88,9 @@ def one_name(_context: click.Context, _parameter: click.Parameter, words: tuple[
             return f"{kind}/{name}"
         case () | (_,):
             return "".join(words)
-    raise click.UsageError(f"give one pod, not {len(words)}: {' '.join(words):.200}")
+    meant = kind_meant(words[0]) if len(words) == _OWNER_PARTS - 1 else ""
+    near = f"; did you mean {meant} {words[1]:.100}?" if meant else ""
+    raise click.UsageError(f"give one pod, not {len(words)}: {' '.join(words):.200}{near}")
 
 
 def has_namespace(name: str) -> bool:
@@ -103,6 +106,16 @@ def has_namespace(name: str) -> bool:
 def _owner_kind(word: str) -> str:
     """Return the kind of an owner, such as that of `deployment.apps`; empty for other words."""
     return _OWNERS.get(word.lower().partition(".")[0], "")
+
+
+def kind_meant(word: str) -> str:
+    """Return the kind of pods, groups or their owners that a misspelt word means; empty: none.
+
+    >>> kind_meant("deploymet"), kind_meant("Jbos"), kind_meant("shop"), kind_meant("deploy-prod")
+    ('deployment', 'jobs', '', '')
+    """
+    kinds = [*_OWNERS, *(each.rstrip("/") for each in _KINDS)]
+    return next(iter(get_close_matches(word.lower(), kinds, 1, 0.75)), "")
 
 
 def owner_named(name: str, namespace: str) -> str:
@@ -132,9 +145,12 @@ def check_namespace(name: str, given: str | None) -> None:
     Raises:
         click.UsageError: it does.
     """
-    own = without_kind(name).partition("/")[0]
+    own, _, rest = without_kind(name).partition("/")
     if given and given != own and has_namespace(name):
-        raise click.UsageError(TWO_NAMESPACES.format(name=name[:200], own=own[:100], given=given))
+        meant = kind_meant(own) if "/" not in rest else ""
+        words = {"name": name[:200], "own": own[:100], "given": given}
+        words |= {"meant": meant or "deployment", "rest": rest[:100] if meant else "web"}
+        raise click.UsageError(TWO_NAMESPACES.format(**words))
 
 
 def namespace_for(endpoint: Endpoint, given: str | None) -> str:
@@ -218,6 +234,9 @@ def no_such_pod(endpoint: Endpoint, key: str, error: CommandError, kind: str = "
 
     namespace, _, name = key.partition("/")
     absent, elsewhere = no_namespace(endpoint, namespace), in_other_namespaces(endpoint, key, kind)
+    if meant := kind_meant(namespace):
+        words = {"word": namespace, "meant": meant, "name": name}
+        elsewhere += KIND_MEANT.format(options=given_scheduler(), **words)
     if absent or elsewhere:
         return CommandError((absent or error.message) + elsewhere, error.exit_code)
     try:

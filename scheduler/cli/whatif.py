@@ -81,6 +81,10 @@ POINTER: Final = (
     "'{field}': a key with a slash is written in a JSON pointer, with ~1 for the slash, such as "
     "/spec/nodeSelector/topology.kubernetes.io~1zone=b"
 )
+NO_AMOUNT: Final = (
+    "{resource} is taken for a resource, and '{amount}' is no amount of it; a label of the node is "
+    "spec.nodeSelector.{resource}, one of the pod metadata.labels.{resource}"
+)
 _KEYS: Final = {
     "name": "name=NAME",
     "like": "like=NODE",
@@ -358,6 +362,8 @@ def field_of(text: str) -> tuple[str, Any]:
         return field, parsed
     is_path = field.startswith(("spec.", "metadata.")) or _WITHOUT_ABOVE.match(field)
     if _RESOURCE.fullmatch(field) and not is_path:
+        if fault := _fault_of_request(field, parsed if isinstance(parsed, str) else value):
+            raise click.BadParameter(one_line(fault), param_hint="'--set'")
         return f"/spec/containers/0/resources/requests/{_escaped(field)}", parsed
     if not field.startswith(("spec.", "metadata.")):
         near = f"did you mean {_field_like(field)}? Else " if _field_like(field) else ""
@@ -372,6 +378,20 @@ def field_of(text: str) -> tuple[str, Any]:
         raise click.BadParameter(POINTER.format(field=field[:200]), param_hint="'--set'")
     parts = [*re.sub(r"\[(\d+)\]", r".\1", above).split("."), of_map, key]
     return "".join(f"/{_escaped(part)}" for part in parts if part), parsed
+
+
+def _fault_of_request(resource: str, amount: str) -> str:
+    """Return why a container cannot request this; empty: it can, or the request is removed.
+
+    >>> _fault_of_request("example.com/rack", "b").partition(";")[0]
+    "example.com/rack is taken for a resource, and 'b' is no amount of it"
+    """
+    from scheduler.api.node_amounts import amount_fault
+
+    fault = amount_fault(resource, amount) if amount else ""
+    if not fault or "/" not in resource:
+        return fault
+    return NO_AMOUNT.format(resource=resource[:80], amount=amount[:40])
 
 
 def _escaped(key: str) -> str:

@@ -73,6 +73,7 @@ async def test_a_403_names_the_user_and_the_remedy(
     assert (result.code, result.out) == (6, "")
     for text in texts:
         assert text in result.err
+    assert "client certificates" not in result.err, "it is known who asks"
 
 
 async def test_without_any_credentials_the_reason_is_printed(scheduling: Open) -> None:
@@ -81,6 +82,7 @@ async def test_without_any_credentials_the_reason_is_printed(scheduling: Open) -
     assert result.code == 6
     assert 'User "system:anonymous" cannot get path "/debug/queue"' in result.err
     assert "none: invalid configuration: no configuration has been provided" in result.err
+    assert "does not know the authority of client certificates" in result.err
 
 
 # -- server certificates --------------------------------------------------------------------------

@@ -64,6 +64,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             ("kubestow explain POD --node n1 --context=b", "kubestow top --context=b"),
         ),
         (("shop/web-9",), ("no pod shop/web-9",)),
+        (
+            ("deploymet/web", "--context=b"),
+            ("If deploymet was to be a kind:  kubestow explain deployment/web --context=b",),
+        ),
     ],
 )
 @pytest.mark.usefixtures("asked")
@@ -131,6 +135,27 @@ def test_a_path_without_its_beginning_is_no_resource(
     ended = shell("whatif", "shop/cpu", "--set", f"{field}={value}")
     assert ended.code == 2
     assert f"did you mean {meant}?" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("field", "fault"),
+    [
+        ("topology.kubernetes.io/zone=b", "a label of the node is spec.nodeSelector.topology."),
+        ("example.com/gpu=1.5", "'1.5' is no amount of it"),
+        ("cpu=many", "cpu: "),
+        ("memory=-1", "-1 memory: must not be negative"),
+        ("cpu=true", "cpu: "),
+    ],
+)
+def test_what_is_no_amount_is_not_requested(field: str, fault: str, shell: Shell) -> None:
+    ended = shell("whatif", "shop/cpu", "--set", field)
+    assert ended.code == 2
+    assert fault in ended.err
+
+
+@pytest.mark.parametrize("value", ["2", "'2'", "1.5", "500m", "1e1"])
+def test_an_amount_is_requested(value: str) -> None:
+    assert field_of(f"cpu={value}")[0] == "/spec/containers/0/resources/requests/cpu"
 
 
 def test_a_path_with_a_slash_elsewhere_is_a_pointer(shell: Shell) -> None:
@@ -222,6 +247,9 @@ def test_the_kind_may_stand_behind_the_namespace(shell: Shell, asked: list[str])
     [
         (("node", "n1"), "kubestow explain POD --node n1"),
         (("shop/deploymnt/web",), "an owner of pods is written shop/Deployment/web"),
+        (("deploymet", "web"), "give one pod, not 2: deploymet web; did you mean deployment web?"),
+        (("two", "pods"), "give one pod, not 2: two pods\n"),
+        (("statefulst/web", "-n", "shop"), "of pods and their owners, such as statefulset/web"),
         (("svc/web", "-n", "shop"), "svc is taken for a namespace, and --namespace is shop"),
         (("shop/Job/web", "-n", "other"), "shop is taken for a namespace, and --namespace is"),
         (("--group", "a/train", "-n", "shop"), "a is taken for a namespace, and --namespace is"),
