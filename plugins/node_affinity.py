@@ -57,12 +57,7 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.framework.field_errors import invalid
-from scheduler.framework.near_labels import (
-    keys_of_nodes,
-    nearest_key,
-    nearest_value,
-    values_of_nodes,
-)
+from scheduler.framework.near_labels import key_meant, nearest_value, values_of_nodes
 
 MISMATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
 ENFORCED_MISMATCH: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
@@ -285,7 +280,7 @@ def _values(table: NodeTableView, requirement: Requirement, *, alone: bool) -> s
         return ""
     known = values_of_nodes(table, key)
     if not known:
-        meant = nearest_key(key, keys_of_nodes(table))
+        meant = key_meant(table, key)
         return f"no node has the label {key}; did you mean {meant}?" if meant else ""
     # Not `in requirement.values`: both may be thousands.
     if requirement.operator != selectors.IN or any(

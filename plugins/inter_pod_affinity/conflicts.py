@@ -10,6 +10,7 @@ from plugins.inter_pod_affinity.filtering import RequiredState
 from plugins.inter_pod_affinity.terms import OwnTerm, compiled_terms
 from scheduler.api.pod import Pod
 from scheduler.framework import NodeTableView, RejectedNodes
+from scheduler.framework.near_labels import key_meant
 
 MAX_NODES: Final = 20
 """Nodes whose pods are looked through for a pod to name."""
@@ -33,6 +34,8 @@ def _unmet(state: RequiredState, table: NodeTableView) -> str:
     for term in state.own.required[:_MAX_TERMS]:
         matched = int(table.pod_counts((term.pods,), terminating=True).sum())
         texts.append(f"{_text(term)} matches {matched} pod{'' if matched == 1 else 's'}")
+        if meant := key_meant(table, term.topology_key):
+            texts.append(f"no node has the label {term.topology_key}; did you mean {meant}?")
     if not state.affinity.total and not state.matches_itself:
         texts.append("no pod matches them all, nor does the pod itself, so it starts no group")
     return listed(texts, len(texts), "; ")

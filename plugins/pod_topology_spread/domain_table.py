@@ -7,7 +7,7 @@ import numpy as np
 from plugins.details import MAX_ITEMS, listed
 from plugins.pod_topology_spread.filtering import Domains, HardState
 from scheduler.framework import NodeTableView
-from scheduler.framework.near_labels import keys_of_nodes, nearest_key, values_of_nodes
+from scheduler.framework.near_labels import key_meant
 
 
 def domain_table(state: HardState, table: NodeTableView) -> str:
@@ -28,8 +28,7 @@ def _of(state: HardState, index: int, domain: Domains, table: NodeTableView) -> 
     known = domain.registered
     if not len(known):
         absent = f"{key}: no node that counts has this label"
-        exists = bool(values_of_nodes(table, key))
-        meant = "" if exists else nearest_key(key, keys_of_nodes(table))
+        meant = key_meant(table, key)
         return f"{absent}; did you mean {meant}?" if meant else absent
     order = known[np.lexsort((known, counts[known]))]
     # The emptiest set the limit, the fullest are over it.

@@ -72,6 +72,11 @@ def keys_of_nodes(table: NodeTableView) -> frozenset[str]:
     return frozenset(key for row in rows for key in table.node_info(row).labels)
 
 
+def key_meant(table: NodeTableView, key: str) -> str:
+    """Return the key of a label similar to this one, which no node has; empty: another case."""
+    return "" if values_of_nodes(table, key) else nearest_key(key, keys_of_nodes(table))
+
+
 def nearest_key(wanted: str, known: Collection[str]) -> str:
     """Return the key of a label that is similar to one that no node has; empty if none is.
 
