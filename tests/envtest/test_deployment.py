@@ -39,12 +39,11 @@ AUDIT_POLICY: Final = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata"}],
 }
-# Short for a test that waits for the expiry of a Lease, long enough for a process that gets no CPU
-# for a few seconds.
+# As by default, for a process that gets no CPU for a few seconds; but retries are more frequent.
 QUICKLY: Final = {
     "leaderElect": True,
-    "leaseDuration": "9s",
-    "renewDeadline": "6s",
+    "leaseDuration": "15s",
+    "renewDeadline": "10s",
     "retryPeriod": "500ms",
     "resourceNamespace": NAMESPACE,
 }
