@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.hints import given_scheduler
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import (
     decoded,
@@ -62,6 +63,11 @@ Examples:
   kubestow queue --namespace team-a
   kubestow queue --token "$(kubectl -n kubestow-system create token reader)"
 """
+
+NOT_OURS: Final = (
+    "A pod that is pending all the same asks for another scheduler, perhaps by a slip:\n"
+    "  kubestow explain NAMESPACE/POD{options}"
+)
 
 
 @click.command("queue", cls=ModalCommand, help=HELP, short_help="Show which pods wait, and why.")
@@ -118,8 +124,9 @@ def command(
     page: QueuePage = decoded(body, QueuePage)
     wide = output == "wide"
     show(page, wide_console(endless=wide), wide=wide)
-    if page.namespace and not page.pods and (absent := no_namespace(endpoint, page.namespace)):
-        click.echo(absent)
+    if not page.pods and not page.binding:
+        absent = no_namespace(endpoint, page.namespace) if page.namespace else ""
+        click.echo(absent or NOT_OURS.format(options=given_scheduler()))
 
 
 def _watch(endpoint: Endpoint, query: dict[str, str], interval: float) -> None:
