@@ -214,11 +214,13 @@ def _explain_owner(
     page = owner_explanation.ask(endpoint, owner, query)
     if page.groups or page.placed or page.others:
         found = owner_object.read(endpoint, page)
-        fewer = "" if shown["search"] == "none" else owner_object.fewer(found, page)
         lacking = owner_object.lacking(endpoint, found, page)
+        rollout = owner_object.rollout(found, page)
+        cured = rollout or shown["search"] == "none"
+        fewer = "" if cured else owner_object.fewer(found, page)
     else:
-        fewer, lacking = "", _without_pods(endpoint, owner)
-    page = msgspec.structs.replace(page, lacking=lacking, fewer=fewer)
+        fewer, lacking, rollout = "", _without_pods(endpoint, owner), ""
+    page = msgspec.structs.replace(page, lacking=lacking, fewer=fewer, rollout=rollout)
     if output == "json":
         click.echo(escaped_json(msgspec.json.encode(page)))
         return

@@ -162,6 +162,6 @@ def show(page: OwnerPage, console: Console, *, history: bool, verbose: bool, sea
     if rest > 0:
         where = f"-n {page.namespace}{given_scheduler()}"
         say(console, f"and {counted(rest, 'other cause')}: kubestow queue {where}")
-    if page.fewer:
+    for text in filter(None, (page.fewer, page.rollout)):
         say(console, "")
-        say(console, page.fewer)
+        say(console, text)

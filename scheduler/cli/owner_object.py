@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from scheduler.api.scheduler_names import nearest
+from scheduler.cli import owner_status
 from scheduler.cli.account_faults import DEFAULT_NAME
 from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
 from scheduler.cli.hints import kubectl
@@ -148,6 +149,14 @@ def lacking(endpoint: Endpoint, found: Any, page: OwnerPage) -> str:
     pods = page.waiting + page.placed + sum(each.pods - each.placed for each in page.others)
     events = partial(_refusals, endpoint, found, page.namespace)
     return missing(found, kind, name, page.namespace, pods, events=events)
+
+
+def rollout(found: Any, page: OwnerPage) -> str:
+    """Say why a Deployment keeps pods of before while new ones wait; empty if it does not."""
+    kind, _, name = page.owner.partition("/")
+    if kind != "Deployment" or not page.waiting:
+        return ""
+    return owner_status.rollout(found, name, page.namespace)
 
 
 def fewer(found: Any, page: OwnerPage) -> str:

@@ -31,8 +31,15 @@ IN_ORDER: Final = "{wanted}: a StatefulSet creates each after the one before is 
 SEE_EVENTS: Final = (
     "{wanted}; its events may say why:  {kubectl} -n {namespace} describe {word} {name}"
 )
+ROLLOUT: Final = (
+    "A rollout is under way: {old} of {exist} pods {are} old. No old pod goes before a new one is "
+    "available, since of {wanted} wanted {available} {available_are} available and maxUnavailable "
+    "is {most}.\n"
+    "To delete one first:  {kubectl} -n {namespace} patch deployment {name} -p '{patch}'"
+)
+_PATCH: Final = '{{"spec":{{"strategy":{{"rollingUpdate":{{"maxUnavailable":{most}}}}}}}}}'
 
-
+_PERCENT: Final = re.compile(r"([0-9]{1,3})%")
 _EXCEEDED: Final = re.compile(
     r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)"
 )
@@ -95,6 +102,58 @@ def missing(
     return SEE_EVENTS.format(
         wanted=wanted, namespace=namespace, word=kind.lower(), name=name, kubectl=kubectl()
     )
+
+
+def rollout(found: Any, name: str, namespace: str) -> str:
+    """Say why a Deployment keeps pods of before while new ones wait; empty if it does not.
+
+    It deletes no available one while others are missing as allowed: upstream's
+    pkg/controller/deployment/rolling.go.
+    """
+    wanted, exist = _count(at(found, "spec.replicas")), _written(found, "status.replicas")
+    updated = _written(found, "status.updatedReplicas")
+    available = _written(found, "status.availableReplicas")
+    if wanted is None or exist is None or updated is None or available is None:
+        return ""
+    most = _max_unavailable(found, wanted)
+    if most is None or not 0 < updated < exist or available > wanted - most:
+        return ""
+    seen = at(found, "status.observedGeneration") == at(found, "metadata.generation")
+    if not seen or at(found, "spec.strategy.type") == "Recreate" or at(found, "spec.paused"):
+        return ""
+    old = exist - updated
+    return ROLLOUT.format(
+        old=old,
+        exist=exist,
+        are="is" if old == 1 else "are",
+        available_are="is" if available == 1 else "are",
+        available=available,
+        wanted=wanted,
+        most=most,
+        patch=_PATCH.format(most=wanted - available + 1),
+        namespace=namespace,
+        name=name,
+        kubectl=kubectl(),
+    )
+
+
+def _max_unavailable(found: Any, wanted: int) -> int | None:
+    """Return how many pods a rollout may let be missing; None if that cannot be read."""
+    update = at(found, "spec.strategy.rollingUpdate")
+    most = _part(at(update, "maxUnavailable"), wanted, up=False)
+    surge = _part(at(update, "maxSurge"), wanted, up=True)
+    # Both 0 would be no rollout at all.
+    return 1 if most == surge == 0 else most
+
+
+def _part(stated: Any, whole: int, *, up: bool) -> int | None:
+    """Return a number, or a percentage of a whole: of a Deployment 25 % where none is stated."""
+    found = _PERCENT.fullmatch(
+        "25%" if stated is None else stated if isinstance(stated, str) else ""
+    )
+    if found is None:
+        return _count(stated)
+    return (int(found[1]) * whole + (99 if up else 0)) // 100
 
 
 def cure(message: str, pods: int = 1) -> str:

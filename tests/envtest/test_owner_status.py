@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from devtools.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 from scheduler.cli.owner_object import refusals_target
-from scheduler.cli.owner_status import missing
+from scheduler.cli.owner_status import missing, rollout
 from tests.envtest.workload import until
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
@@ -122,3 +123,55 @@ def test_an_owner_that_asks_for_no_pods(plane: ControlPlane) -> None:
 
     said = missing(until(found, "a status"), "Deployment", "web", NAMESPACE)
     assert said == "It asks for no pods: spec.replicas is 0."
+
+
+def test_a_rollout_whose_new_pod_waits_keeps_the_old_one_until_it_may_go(
+    plane: ControlPlane,
+) -> None:
+    admin, path = plane.admin, f"{APPS}/deployments"
+    admin.request("POST", path, _owner("Deployment", 1))
+
+    def pods() -> list[Any]:
+        found: list[Any] = admin.request("GET", f"{CORE}/pods")["items"]
+        return found
+
+    def said() -> str:
+        return rollout(admin.request("GET", f"{path}/web"), "web", NAMESPACE)
+
+    try:
+        until(lambda: len(pods()) == 1, "the first pod")
+        (old,) = pods()
+        # No kubelet runs: it is available, and has no node.
+        ready = [{"type": "Ready", "status": "True"}]
+        status = {"status": {"phase": "Running", "conditions": ready}}
+        pod = f"{CORE}/pods/{old['metadata']['name']}"
+        admin.request("PATCH", f"{pod}/status", status)
+        until(
+            lambda: admin.request("GET", f"{path}/web")["status"].get("availableReplicas"),
+            "an available pod",
+        )
+        assert said() == ""
+        image = [{"name": "c", "image": "newer"}]
+        admin.request(
+            "PATCH", f"{path}/web", {"spec": {"template": {"spec": {"containers": image}}}}
+        )
+        text = until(said, "a rollout that stands still")
+        assert text.startswith(
+            "A rollout is under way: 1 of 2 pods is old. No old pod goes before a new one is "
+            "available, since of 1 wanted 1 is available and maxUnavailable is 0.\n"
+        )
+        patch = yaml.safe_load(text[text.index("-p '") + 4 : text.rindex("'")])
+        admin.request("PATCH", f"{path}/web", patch)
+
+        def stays() -> bool:
+            left = [each["metadata"] for each in pods()]
+            names = {each["name"] for each in left if "deletionTimestamp" not in each}
+            return old["metadata"]["name"] in names
+
+        until(lambda: not stays(), "the old pod goes")
+        until(lambda: said() == "", "the rollout is over")
+    finally:
+        admin.request("DELETE", f"{path}/web", {"propagationPolicy": "Background"})
+        for each in (f"{APPS}/replicasets", f"{CORE}/pods"):
+            admin.request("DELETE", f"{each}?gracePeriodSeconds=0")
+        until(lambda: _used(plane) == "0", "no pods")

@@ -49,3 +49,5 @@ class OwnerPage(DebugPage, frozen=True, tag="OwnerExplanation"):
     if that cannot be read."""
     fewer: str = ""
     """With how many replicas no pod of a Deployment would wait, and how to set that."""
+    rollout: str = ""
+    """Why a Deployment keeps pods of before while new ones wait, and what ends that."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli.owner_status import cure, missing
+from scheduler.cli.owner_status import cure, missing, rollout
 
 
 def condition(kind: str, status: str, reason: str, message: str = "") -> dict[str, Any]:
@@ -171,3 +171,62 @@ def test_the_cure_is_for_the_pods_that_lack() -> None:
     said = missing({"spec": {"replicas": 4}, "status": {"conditions": [unstated]}}, "ReplicaSet",
                    "web", "shop")  # fmt: skip
     assert said.endswith("for: a\nState them in the containers, or let a LimitRange set defaults.")
+
+
+def deployment(
+    replicas: int = 3,
+    exist: int = 4,
+    available: int = 3,
+    updated: int = 1,
+    strategy: dict[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    return {
+        "metadata": {"generation": 2},
+        "spec": {"replicas": replicas, "strategy": strategy or {}, **spec},
+        "status": {
+            "observedGeneration": 2,
+            "replicas": exist,
+            "updatedReplicas": updated,
+            "availableReplicas": available,
+        },
+    }
+
+
+def update(**fields: Any) -> dict[str, Any]:
+    return {"rollingUpdate": fields}
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        # 25 % of 3, rounded down, is none.
+        (deployment(), "3 of 4 pods are old. No old pod goes before a new one is available, since"),
+        (deployment(), "since of 3 wanted 3 are available and maxUnavailable is 0.\n"),
+        (deployment(), '"rollingUpdate":{"maxUnavailable":1}'),
+        (deployment(exist=2, replicas=1, available=1), "1 of 2 pods is old. "),
+        (deployment(available=2, strategy=update(maxUnavailable=1)), '{"maxUnavailable":2}'),
+        (deployment(strategy=update(maxUnavailable="33%")), "available and maxUnavailable is 0."),
+        # Both of them 0 is 1.
+        (deployment(exist=3, available=2, strategy=update(maxUnavailable=0, maxSurge="0%")),
+         "2 of 3 pods are old."),
+        (deployment(strategy=update(maxUnavailable=0, maxSurge=0)), ""),
+        # It deletes one soon.
+        (deployment(strategy=update(maxUnavailable=1)), ""),
+        (deployment(strategy=update(maxUnavailable="34%")), ""),
+        # No rollout, one that has no new pod, one that is stopped, or not begun.
+        (deployment(exist=3, updated=3), ""),
+        (deployment(updated=0), ""),
+        (deployment(paused=True), ""),
+        (deployment(strategy={"type": "Recreate"}), ""),
+        ({**deployment(), "metadata": {"generation": 3}}, ""),
+        # Whatever somebody wrote.
+        (deployment(strategy=update(maxUnavailable="many")), ""),
+        (deployment(strategy=update(maxUnavailable=-1)), ""),
+        ({"spec": [], "status": 1}, ""),
+    ],
+)  # fmt: skip
+def test_why_a_rollout_stands_still(found: dict[str, Any], text: str) -> None:
+    said = rollout(found, "web", "shop")
+    assert text in said
+    assert bool(text) == bool(said)
