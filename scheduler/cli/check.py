@@ -93,7 +93,7 @@ class Finding:
         return ""
 
 
-@click.command("check", cls=ModalCommand, short_help="Compare a configuration with a cluster.")
+@click.command("check", cls=ModalCommand, short_help="Check what kubestow may do in a cluster.")
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
 @click.option(
     "--service-account",

@@ -245,7 +245,9 @@ def schema(references: tuple[str, ...], plugin_dirs: tuple[str, ...]) -> None:
     "--name", help="Name of the ClusterRole. Default: kubestow, or by what and whom it is for."
 )
 @click.option(
-    "--explainer", is_flag=True, help="Of people who ask the scheduler, instead of its own."
+    "--explainer",
+    is_flag=True,
+    help="Print what people need who ask the scheduler, not what it needs.",
 )
 @click.option(
     "--local",
@@ -253,7 +255,7 @@ def schema(references: tuple[str, ...], plugin_dirs: tuple[str, ...]) -> None:
     help="With --explainer: only the ClusterRole, for a scheduler outside of the cluster.",
 )
 @click.option(
-    "--shadow", is_flag=True, help="Of `kubestow shadow`, which only reads, instead of `run`."
+    "--shadow", is_flag=True, help="Print what `kubestow shadow` needs, which only reads."
 )
 @click.option(
     "--service-account",
@@ -280,8 +282,8 @@ def rbac(
 
     With --explainer: what a person needs for `kubestow explain` and the like. The Role leads to the
     scheduler, and suffices for answers about namespaces whose pods the person may get. With --local
-    as well: for a scheduler that runs on the machine of who asks, to which no Role leads. Its name
-    is another one than that of the Helm chart.
+    as well: for a scheduler on the user's own machine, to which no Role leads. Its name differs
+    from that of the Helm chart.
 
     With --shadow: a ClusterRole with get, list and watch alone.
 

@@ -37,29 +37,29 @@ SEARCHES: Final = ("quick", "all", "none")
 """As of `RemedySearch`, which is not imported for `--help`."""
 
 HELP: Final = """\
-Say why a pod is pending, or why it is on its node; the same of all pods of a Deployment or Job.
+Say why a pod is pending, or why it is on its node; or say it for all pods of a Deployment or Job.
 
-Of a pending pod: where it stands, why no node takes it, what would wake it, and when it is tried
+A pending pod: where it stands, why no node takes it, what would wake it, and when it is tried
 again at the latest; then what would have to change, the least first, each tried on the live
-state (--remedies). Of a bound pod: the node that was chosen, its total, and by how much each
-plugin preferred the next best node. Where a decision is not remembered, the answer says why. Of a
-pending pod of another scheduler: what this one sees, were it to place the pod.
+state (--remedies). A bound pod: the node that was chosen, its total, and by how much each plugin
+preferred the next best node. Where a decision is not remembered, the answer says why. A pending
+pod of another scheduler: what this one sees, were it to place the pod.
 
 The running scheduler works this out when asked, from what it knows at that moment; nothing is
 scheduled, evicted or remembered. Reserve and Permit are not tried.
 
-Of an owner of pods (deployment/web, job/sort, NAMESPACE/KIND/NAME): how many have a node, and how
-many wait, those that wait for the same once, with the pod that has waited longest; and how many
-name another scheduler. Of one without pods, the cluster is asked whether it exists.
+An owner of pods (deployment/web, job/sort, NAMESPACE/KIND/NAME): how many pods have a node, and how
+many wait; pods that wait for the same are explained once, by the one that has waited longest. Pods
+that name another scheduler are counted. If it has no pods, the cluster is asked whether it exists.
 
-Of a pod in a pod group, the group comes first: its members by state, its last attempt and the next
+For a pod in a pod group, the group comes first: its members by state, its last attempt and the next
 one, for how many of its pods there is room, by template, resource and topology domain, and what is
 evicted or kept for it. --group shows this alone.
 
 With -v, tables: for nodes that reject the pod, the first plugin that does, and its reasons; for
 nodes where it fits, the score of each plugin, as `raw>normalized` if the two differ. The total is
-the sum of normalized scores times weights. A cycle would take the node with the highest total. Of a
-bound pod, the scores of the best nodes when it was placed.
+the sum of normalized scores times weights. A cycle would take the node with the highest total. For
+a bound pod, the scores are those of the best nodes when it was placed.
 
 The leader is found by its Lease and asked through the API server, as the user of your kubeconfig.
 
@@ -80,7 +80,8 @@ Examples:
     "--namespace",
     "-n",
     metavar="NAME",
-    help="Of a name without one. Default: that of the kubeconfig's context, or default.",
+    help="Namespace of a name given without one. Default: that of the kubeconfig's context, or "
+    "default.",
 )
 @click.option(
     "--group", metavar="[NAMESPACE/]NAME", default="", help="Explain this pod group, and no pod."
@@ -97,8 +98,8 @@ Examples:
     type=click.Choice(SEARCHES),
     default="quick",
     show_default=True,
-    help="Of a pending pod: show the changes that are found within 0.3 s; search for up to 5 s; or "
-    "show none.",
+    help="Changes that would let a pending pod be placed. quick: up to 3, found within 0.3 s; all: "
+    "up to 20, found within 5 s; none.",
 )
 @click.option("--history", is_flag=True, help="Show the attempts that are remembered.")
 @click.option("--verbose", "-v", is_flag=True, help="Show tables of nodes, reasons and scores.")

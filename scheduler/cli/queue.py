@@ -61,7 +61,7 @@ Who may get the pods of a namespace may ask about that one.
 Examples:
   kubestow queue
   kubestow queue --namespace team-a
-  kubestow queue --token "$(kubectl -n kubestow-system create token reader)"
+  kubestow queue --token "$(kubectl -n kubestow-system create token SERVICEACCOUNT)"
 """
 
 NOT_OURS: Final = (

@@ -79,14 +79,19 @@ _FLAGS: Final = (
 
 
 @click.group(
-    "quota", cls=SuggestingGroup, help=HELP, short_help="Quotas enforced when pods are scheduled."
+    "quota",
+    cls=SuggestingGroup,
+    help=HELP,
+    short_help="Show and set quotas that count scheduled pods.",
 )
 def command() -> None:
     """Hold the commands below."""
 
 
 _namespace = click.option("--namespace", "-n", default="default", show_default=True)
-_everywhere = click.option("--all-namespaces", "-A", is_flag=True, help="Of the whole cluster.")
+_everywhere = click.option(
+    "--all-namespaces", "-A", is_flag=True, help="Show the quotas of all namespaces."
+)
 _output = click.option(
     "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
@@ -109,7 +114,7 @@ def _amount_options(function: Any) -> Any:
     "set", cls=ModalCommand, path="quota set", help=_SET, short_help="Set limits of a namespace."
 )
 @_namespace
-@click.option("--name", metavar="NAME", help="Of the quota.  [default: NAMESPACE-deferred]")
+@click.option("--name", metavar="NAME", help="Name of the quota.  [default: NAMESPACE-deferred]")
 @_amount_options
 @click.option(
     "--gpu",
@@ -125,7 +130,7 @@ def _amount_options(function: Any) -> Any:
     "scopes",
     multiple=True,
     type=click.Choice(["Terminating", "NotTerminating", "BestEffort", "NotBestEffort"]),
-    help="Of a new quota only.",
+    help="Scope of a new quota; that of another one cannot be changed.",
 )
 @click.option("--guard", is_flag=True, help="Also label the namespace for the guard policies.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written; asks no cluster.")
@@ -329,8 +334,8 @@ def _pod_cells(pod: dict[str, Any]) -> tuple[str, ...]:
     short_help="Move limits into a built-in quota.",
 )
 @_namespace
-@click.option("--name", metavar="NAME", help="Of the quota.  [default: NAMESPACE-deferred]")
-@click.option("--to", metavar="NAME", help="Of the new quota.  [default: NAMESPACE-compute]")
+@click.option("--name", metavar="NAME", help="Name of the quota.  [default: NAMESPACE-deferred]")
+@click.option("--to", metavar="NAME", help="Name of the new quota.  [default: NAMESPACE-compute]")
 @click.option("--back", is_flag=True, help="From a built-in quota to deferred keys.")
 @click.option(
     "--dry-run", is_flag=True, help="Print the new quota and the way back; write nothing."

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 HELP: Final = """\
 Decide again, in this process, what a bundle or a recording remembers.
 
-Of a recording (`kubestow record`) every attempt is decided again with the same objects, times,
+Every attempt of a recording (`kubestow record`) is decided again with the same objects, times,
 random state and queue record, and compared: node, nodes looked at and found to fit, victims,
 nomination, rejections and message. What differs is listed with the likeliest reason.
 
-A bundle (`kubestow bundle`) has the state of one moment. Of its decisions are judged: the last
-rejection of each pod that still waits, which must be rejected again unless an event has moved it
-since; and placements, taken back one by one from the last, until one of them, or what changed in
-between, cannot be told from the file. All others are unjudged, each with the reason.
+A bundle (`kubestow bundle`) has the state of one moment. Two kinds of its decisions are judged:
+the last rejection of each pod that still waits, which must be rejected again unless an event has
+moved it since; and placements, taken back one by one from the last, until one of them, or what
+changed in between, cannot be told from the file. All others are unjudged, each with the reason.
 
 Exit code: 0 everything that can be judged is reproduced, 3 something is not, 8 the file cannot be
 used.

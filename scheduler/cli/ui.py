@@ -45,9 +45,7 @@ What `kubestow shadow --listen 127.0.0.1:10260` has compared so far:
 """
 
 
-@click.command(
-    "ui", cls=ModalCommand, help=HELP, short_help="Open a page about the scheduler in the browser."
-)
+@click.command("ui", cls=ModalCommand, help=HELP, short_help="Show the scheduler in the browser.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

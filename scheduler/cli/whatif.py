@@ -48,8 +48,8 @@ on NODE; without one a node has cpu=4,memory=16Gi,pods=110. FIELD is cpu, memory
 of the first container, a path such as spec.priority, spec.containers[1].image or
 spec.nodeSelector.topology.kubernetes.io/zone, or a JSON pointer; an empty VALUE removes it.
 
-Of the manifest of a controller, as many copies as it makes pods at the same time are asked about:
-spec.replicas, of a Job parallelism and completions; of a DaemonSet one. --copies says otherwise.
+For the manifest of a controller, as many copies are placed as it has pods at the same time:
+spec.replicas, for a Job parallelism and completions, for a DaemonSet one. --copies changes that.
 
 Exits with 0 if the pod (all copies) would fit, 3 if not.
 """
@@ -97,11 +97,14 @@ _KEYS: Final = {
 FILE: Final = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
-@click.command("whatif", cls=ModalCommand, help=HELP, short_help="Say whether a pod would fit, if.")
+@click.command(
+    "whatif", cls=ModalCommand, help=HELP, short_help="Say whether a pod would fit after a change."
+)
 @click.argument("pod", metavar="[NAMESPACE/]POD", nargs=-1, callback=one_name)
 @click.option(
     "--namespace", "-n", metavar="NAME",
-    help="Of POD alone. Default: that of the kubeconfig's context, or default.",
+    help="Namespace of a POD given without one. Default: that of the kubeconfig's context, or "
+    "default.",
 )  # fmt: skip
 @click.option(
     "--filename", "-f", type=FILE, metavar="FILE",
