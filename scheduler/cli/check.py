@@ -41,6 +41,11 @@ VERDICTS: Final = {
 }
 """The first line, by exit code."""
 
+NOT_INSTALLED: Final = (
+    "Not installed yet at {server}: there is no namespace {namespace} (exit code 1)."
+)
+"""The first line where nothing else that is required is missing."""
+
 STYLES: Final = {
     "missing": "red",
     "off": "yellow",
@@ -162,7 +167,7 @@ def command(
     if output == "json":
         click.echo(json.dumps([_as_data(each) for each in findings], indent=2))
     else:
-        click.echo(VERDICTS[code].format(server=one_line(shown_url(server))))
+        click.echo(_verdict(findings, code, one_line(shown_url(server))))
         _print(findings, faults, verbose=verbose)
         if installed:
             click.echo("\n" + "\n".join(installed))
@@ -209,6 +214,13 @@ def _reviewer(account: Account | None) -> Review:
         return await review_access_of(client, access, user=user, groups=groups)
 
     return review
+
+
+def _verdict(findings: Sequence[Finding], code: int, server: str) -> str:
+    missing = [each for each in findings if each.state == "missing"]
+    if missing and all(each.nowhere and not each.denied for each in missing):
+        return NOT_INSTALLED.format(server=server, namespace=missing[0].permission.namespace)
+    return VERDICTS[code].format(server=server)
 
 
 def _print(findings: Sequence[Finding], faults: Sequence[Fault], *, verbose: bool) -> None:

@@ -142,6 +142,20 @@ def test_the_verdict_comes_first_and_what_is_missing_next(
     assert every[0] == first
 
 
+@pytest.mark.parametrize(("denied", "installed"), [((), False), (READ, True)])
+def test_before_an_installation_its_namespace_is_all_that_is_missing(
+    denied: tuple[str, ...], installed: bool, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = Finding(replace(NODES, namespace="a"), denied, absent=False, nowhere=True)
+    found = [lease, Finding(NODES, (), absent=False)]
+    monkeypatch.setattr(SelectedCluster, "run", lambda *_: (found, [], [], "s"))
+    ended = shell("check")
+    first = ended.out.splitlines()[0]
+    expected = "Not installed yet at s: there is no namespace a (exit code 1)."
+    assert ended.code == 1
+    assert first == ("Something required is missing at s (exit code 1)." if installed else expected)
+
+
 def test_a_cause_comes_before_what_it_does_not_explain(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
