@@ -10,7 +10,7 @@ import yaml
 
 from devtools.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 from scheduler.cli.owner_object import refusals_target
-from scheduler.cli.owner_status import missing, rollout
+from scheduler.cli.owner_status import at, missing, rollout
 from tests.envtest.workload import until
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
@@ -132,8 +132,8 @@ def test_a_rollout_whose_new_pod_waits_keeps_the_old_one_until_it_may_go(
     admin.request("POST", path, _owner("Deployment", 1))
 
     def pods() -> list[Any]:
-        found: list[Any] = admin.request("GET", f"{CORE}/pods")["items"]
-        return found
+        found: Any = admin.request("GET", f"{CORE}/pods")
+        return list(found["items"])
 
     def said() -> str:
         return rollout(admin.request("GET", f"{path}/web"), "web", NAMESPACE)
@@ -147,7 +147,7 @@ def test_a_rollout_whose_new_pod_waits_keeps_the_old_one_until_it_may_go(
         pod = f"{CORE}/pods/{old['metadata']['name']}"
         admin.request("PATCH", f"{pod}/status", status)
         until(
-            lambda: admin.request("GET", f"{path}/web")["status"].get("availableReplicas"),
+            lambda: at(admin.request("GET", f"{path}/web"), "status.availableReplicas"),
             "an available pod",
         )
         assert said() == ""
