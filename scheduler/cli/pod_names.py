@@ -111,11 +111,14 @@ def _owner_kind(word: str) -> str:
 def kind_meant(word: str) -> str:
     """Return the kind of pods, groups or their owners that a misspelt word means; empty: none.
 
-    >>> kind_meant("deploymet"), kind_meant("Jbos"), kind_meant("shop"), kind_meant("deploy-prod")
+    A word that is no letters alone is a name.
+
+    >>> kind_meant("deploymet"), kind_meant("Jbos"), kind_meant("shop"), kind_meant("job-a")
     ('deployment', 'jobs', '', '')
     """
     kinds = [*_OWNERS, *(each.rstrip("/") for each in _KINDS)]
-    return next(iter(get_close_matches(word.lower(), kinds, 1, 0.75)), "")
+    near = get_close_matches(word.lower(), kinds, 1, 0.75) if word.isalpha() else []
+    return near[0] if near else ""
 
 
 def owner_named(name: str, namespace: str) -> str:
@@ -234,22 +237,24 @@ def no_such_pod(endpoint: Endpoint, key: str, error: CommandError, kind: str = "
 
     namespace, _, name = key.partition("/")
     absent, elsewhere = no_namespace(endpoint, namespace), in_other_namespaces(endpoint, key, kind)
+    kind_hint = ""
     if meant := kind_meant(namespace):
         words = {"word": namespace, "meant": meant, "name": name}
-        elsewhere += KIND_MEANT.format(options=given_scheduler(), **words)
+        kind_hint = KIND_MEANT.format(options=given_scheduler(), **words)
     if absent or elsewhere:
-        return CommandError((absent or error.message) + elsewhere, error.exit_code)
+        text = (absent or error.message) + elsewhere + (kind_hint if absent else "")
+        return CommandError(text, error.exit_code)
     try:
         query = {"namespace": namespace, "limit": str(_LOOKED_AT)}
         page: QueuePage = decoded(endpoint.get("/debug/queue", query), QueuePage)
     except CommandError:
-        return error
+        return CommandError(error.message + kind_hint, error.exit_code)
     waiting = [each.name for each in page.pods]
     alike = [each for each in waiting if each.startswith(f"{name}-")]
     alike = alike or get_close_matches(name, waiting, n=_NAMED)
     if not alike:
         elsewhere = ELSEWHERE.format(where=namespace, options=given_scheduler())
-        return CommandError(error.message + elsewhere, error.exit_code)
+        return CommandError(error.message + elsewhere + kind_hint, error.exit_code)
     pods = ", ".join(f"{namespace}/{each}" for each in alike[:_NAMED])
     if len(alike) > _NAMED:
         pods += f" and {len(alike) - _NAMED} more"
