@@ -121,8 +121,12 @@ def test_an_owner_that_asks_for_no_pods(plane: ControlPlane) -> None:
         made: Any = plane.admin.request("GET", f"{path}/web")
         return made if made["status"] else None
 
-    said = missing(until(found, "a status"), "Deployment", "web", NAMESPACE)
-    assert said == "It asks for no pods: spec.replicas is 0."
+    try:
+        said = missing(until(found, "a status"), "Deployment", "web", NAMESPACE)
+        assert said == "It asks for no pods: spec.replicas is 0."
+    finally:
+        plane.admin.request("DELETE", f"{path}/web", {"propagationPolicy": "Background"})
+        plane.admin.request("DELETE", f"{APPS}/replicasets")
 
 
 def test_a_rollout_whose_new_pod_waits_keeps_the_old_one_until_it_may_go(
