@@ -148,9 +148,8 @@ def _max_unavailable(found: Any, wanted: int) -> int | None:
 
 def _part(stated: Any, whole: int, *, up: bool) -> int | None:
     """Return a number, or a percentage of a whole: of a Deployment 25 % where none is stated."""
-    found = _PERCENT.fullmatch(
-        "25%" if stated is None else stated if isinstance(stated, str) else ""
-    )
+    text = "25%" if stated is None else stated
+    found = _PERCENT.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         return _count(stated)
     return (int(found[1]) * whole + (99 if up else 0)) // 100

@@ -75,21 +75,21 @@ def _end(pid: int, variable: bytes) -> _Result:
             if variable in environment.split(b"\0"):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                 return _Result.ENDED
-            if not environment and begins_program(Path(f"/proc/{pid}/stat").read_text()):
+            if not environment and begins_program(Path(f"/proc/{pid}/stat").read_bytes()):
                 return _Result.UNKNOWN
         finally:
             os.close(descriptor)
     return _Result.OTHER
 
 
-def begins_program(stat: str) -> bool:
+def begins_program(stat: bytes) -> bool:
     """Return whether `/proc/<pid>/stat` is that of a process whose environment is not there yet.
 
     It has memory, unlike zombies and threads of the kernel, and the end of its environment is 0,
     unlike that of a process with an empty one: fields 23 and 51 of
     https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html.
     """
-    # The second field, the name, may hold any character.
-    fields = stat.rpartition(")")[2].split()
+    # The second field, the name, may hold any bytes.
+    fields = stat.rpartition(b")")[2].split()
     size, environment_end = fields[23 - 3], fields[51 - 3]
-    return size != "0" and environment_end == "0"
+    return size != b"0" and environment_end == b"0"

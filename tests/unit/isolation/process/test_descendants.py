@@ -62,7 +62,7 @@ KERNEL_THREAD = BEGINS.replace("(sleep)", "(kworker/0:1) x)").replace(" 4096 1 "
 
 @pytest.mark.parametrize(("stat", "begins"), [(BEGINS, True), (KERNEL_THREAD, False)])
 def test_a_process_that_begins_a_program_has_no_environment_yet(stat: str, begins: bool) -> None:
-    assert begins_program(stat) == begins
+    assert begins_program(stat.encode()) == begins
 
 
 def test_a_process_with_an_empty_environment_and_a_zombie_have_begun() -> None:
@@ -76,10 +76,28 @@ def test_a_process_with_an_empty_environment_and_a_zombie_have_begun() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         stat = Path(f"/proc/{process.pid}/stat")
-        assert not begins_program(stat.read_text())
+        assert not begins_program(stat.read_bytes())
         descriptor = os.pidfd_open(process.pid)
         process.stdin.close()
         assert select.select([descriptor], [], [], PATIENCE)[0]
         os.close(descriptor)
         assert stat.read_text().rpartition(")")[2].split()[0] == "Z"
-        assert not begins_program(stat.read_text())
+        assert not begins_program(stat.read_bytes())
+
+
+NAMELESS = (
+    "import sys; open('/proc/self/comm', 'wb').write(b'\\xff) R 1'); print(flush=True); "
+    "sys.stdin.read()"
+)
+"""A process whose name is no text."""
+
+
+def test_a_process_whose_name_is_no_text_hinders_no_look() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", NAMELESS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert b"\xff" in Path(f"/proc/{process.pid}/stat").read_bytes()
+        end_marked(new_mark())
+        process.kill()
