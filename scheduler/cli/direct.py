@@ -142,6 +142,8 @@ class DirectRoute:
             context.verify_mode = ssl.CERT_NONE
         else:
             # Whatever the kubeconfig says about its own server.
+            if context.verify_mode == ssl.CERT_NONE:
+                context.load_default_certs()
             context.verify_mode = ssl.CERT_REQUIRED
             context.check_hostname = True
         return context

@@ -252,11 +252,11 @@ class PermissionState:
             self.on_granted()
 
     def _verbs_missing(self, permission: Permission) -> tuple[str, ...]:
-        if self._is_absent(permission):
-            return ()
         denied = {*self._reviewed.get(permission, ())}
         if permission in self._met:
             denied = (denied - {*FOLLOWING}) | {*self._met[permission]}
+        if not denied or self._is_absent(permission):
+            return ()
         return tuple(verb for verb in permission.verbs if verb in denied)
 
     def _log_changes(self) -> None:

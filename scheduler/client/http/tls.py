@@ -193,11 +193,12 @@ def _build(material: _Material, *, verify: bool) -> ResumingContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     try:
-        if material.authority is None:
-            context.load_default_certs()
-        else:
+        if material.authority is not None:
             # Comments between certificates may be in any language; ssl wants ASCII.
             context.load_verify_locations(cadata=material.authority.decode("ascii", "ignore"))
+        elif verify:
+            # Some 40 ms, as a hundred and more certificates are parsed.
+            context.load_default_certs()
     except (ssl.SSLError, ValueError) as error:
         raise ConfigurationError(f"certificate authority: {error}") from error
     try:

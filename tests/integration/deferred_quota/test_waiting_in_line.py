@@ -197,6 +197,7 @@ async def test_b38_a_hold_that_is_shorter_than_the_delay_is_not_written(
         assert HELD not in reasons
 
 
+@pytest.mark.slow
 async def test_pods_of_other_schedulers_are_seen(cluster: EmbeddedCluster) -> None:
     async with staged(cluster) as stage:
         await stage.quota(cpu=1000)

@@ -131,6 +131,7 @@ def test_serve_goes_on_scheduling_until_interrupted(demo: ForkedCommands) -> Non
     assert not kubeconfig.parent.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_show_prints_its_progress(
     demo: ForkedCommands, number: signal.Signals

@@ -24,6 +24,7 @@ EXAMPLE = ROOT / "examples" / "zone-stockout"
 LAST = "kubestow demo zone-stockout: 8 bound, 3 by fallback, skew 4"
 
 
+@pytest.mark.slow
 def test_the_story_is_printed_in_order_as_plain_lines(
     virtual_demo: ForkedCommands, tmp_path: Path
 ) -> None:
@@ -55,6 +56,7 @@ def test_the_story_is_printed_in_order_as_plain_lines(
     assert times == sorted(times)
 
 
+@pytest.mark.slow
 def test_karpenter_may_be_the_autoscaler(virtual_demo: ForkedCommands, tmp_path: Path) -> None:
     log = ("--log-file", str(tmp_path / "log"))
     karpenter = ("zone-stockout", "--speed", "30", "--autoscaler", "karpenter", *log)
@@ -69,6 +71,7 @@ def test_karpenter_may_be_the_autoscaler(virtual_demo: ForkedCommands, tmp_path:
         assert re.search(pattern, done.stdout), done.stdout
 
 
+@pytest.mark.slow
 def test_an_interrupted_story_prints_its_progress(demo: ForkedCommands) -> None:
     with running(demo, "zone-stockout", "--speed", "1") as process:
         read_until(process, "Pending: ")

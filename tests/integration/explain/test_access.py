@@ -106,7 +106,7 @@ async def test_an_unknown_certificate_is_rejected_with_the_remedies(
 
 
 async def test_insecure_skip_tls_verify_applies_to_the_kubeconfigs_own_server_only(
-    scheduling: Open,
+    scheduling: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scheduling() as site:
         # https, so that the kubeconfig has TLS settings; no connection is made to it.
@@ -116,6 +116,9 @@ async def test_insecure_skip_tls_verify_applies_to_the_kubeconfigs_own_server_on
         failed = await site.run(*arguments)
         assert "is not trusted" in failed.err
         assert (await site.run(*arguments, "--ca-file", site.ca_file)).code == 0
+        # The system's authorities are trusted, though the kubeconfig's own server needs none.
+        monkeypatch.setenv("SSL_CERT_FILE", site.ca_file)
+        assert (await site.run(*arguments)).code == 0
 
 
 async def test_the_certificate_must_be_made_out_to_the_server_or_the_name_given(

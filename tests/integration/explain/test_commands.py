@@ -227,6 +227,7 @@ async def test_a_pod_that_waits_at_permit_is_explained(scheduling: Open) -> None
         assert explanation["state"] == "waiting-at-permit"
 
 
+@pytest.mark.slow
 async def test_a_pod_that_waits_for_its_volume_is_explained(scheduling: Open) -> None:
     async with scheduling() as site:
         site.cluster.create(node("n1"))
@@ -350,6 +351,7 @@ def replica(name: str, **changes: Any) -> JsonObject:
     return made
 
 
+@pytest.mark.slow
 async def test_all_pods_of_a_deployment_are_explained_at_once(scheduling: Open) -> None:
     async with scheduling() as site:
         site.cluster.create(node("n1", cpu="4"))

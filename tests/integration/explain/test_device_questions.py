@@ -40,6 +40,7 @@ async def rejected(site: Site, text: str) -> None:
     await until(lambda: text in condition(site.cluster, "p").get("message", ""), text)
 
 
+@pytest.mark.slow
 async def test_a_slice_to_add_would_make_the_pod_fit_and_stays_untried(
     scheduling: Open, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ async def record(site: Site, path: Path, *options: str, prefix: str = "late") ->
     assert "it ended because the time that was asked for is over" in output
 
 
+@pytest.mark.slow
 async def test_a_recording_is_replayed(scheduling: Open, tmp_path: Path) -> None:
     path, hidden = tmp_path / "r", tmp_path / "redacted"
     async with scheduling(before=fill) as site:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from devtools.embedded_service import add_gang, bind, node, until
 from scheduler.explain.records.shadow import AGREEING
 from simulator import EmbeddedCluster
@@ -26,6 +28,7 @@ async def test_a_gang_holds_its_nodes_until_it_is_bound(cluster: EmbeddedCluster
         assert {each.verdict for each in seen} <= set(AGREEING)
 
 
+@pytest.mark.slow
 async def test_a_gang_that_does_not_fit_holds_nothing(cluster: EmbeddedCluster) -> None:
     cluster.resources.add(POD_GROUPS)
     cluster.create(node("n0"))

@@ -71,6 +71,7 @@ def test_the_commands_that_ask_have_the_same_choices() -> None:
             assert MODES[name][-len(_ASKED) :] == _ASKED, name
 
 
+@pytest.mark.slow
 def test_each_accepted_option_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {name: str(tmp_path / name) for name in ("ca_file", "token_file", "kubeconfig")}
     for name, file in files.items():

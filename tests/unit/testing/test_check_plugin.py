@@ -32,6 +32,7 @@ from tests.unit.testing.plugins import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plugin",
     [

@@ -11,6 +11,9 @@ from scheduler.explain.examining.examination import examine
 from tests.unit.engine import test_reuse
 
 
+pytestmark = pytest.mark.slow
+
+
 class ExaminedMachine(test_reuse.ReuseMachine):
     """Examines each pod between the comparisons of two engines."""
 
