@@ -116,6 +116,7 @@ async def test_a_tenant_asks_about_all_pods_of_an_owner(scheduling: Open) -> Non
     assert (other.code, other.out) == (6, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "command"),
     [(("only-b",), "only-b"), (("job/sort",), "job/sort"), (("sort",), "job/sort")],

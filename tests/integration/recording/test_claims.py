@@ -89,6 +89,7 @@ SELECTORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "selector", "results"),
     [

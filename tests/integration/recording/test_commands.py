@@ -104,6 +104,7 @@ async def test_a_recording_is_replayed(scheduling: Open, tmp_path: Path) -> None
     assert open_bundle(hidden).header.redacted
 
 
+@pytest.mark.slow
 async def test_what_differs_is_said_with_exit_code_3(scheduling: Open, tmp_path: Path) -> None:
     path, changed = tmp_path / "r", tmp_path / "changed"
     async with scheduling(before=fill) as site:

@@ -82,6 +82,7 @@ def runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 async def test_filter_and_score_decide_by_an_up_to_date_copy_of_the_nodes(tmp_path: Path) -> None:
     write(tmp_path)
     async with running(tmp_path, CONFIG % "timeout: 30s") as world:
@@ -104,6 +105,7 @@ async def test_filter_and_score_decide_by_an_up_to_date_copy_of_the_nodes(tmp_pa
     await until(lambda: not runs(pid))
 
 
+@pytest.mark.slow
 async def test_what_it_started_in_another_session_ends_with_it(tmp_path: Path) -> None:
     started = tmp_path / "started"
     write(

@@ -313,6 +313,7 @@ async def test_a_lease_that_cannot_be_renewed_ends_the_run(
         assert lease(cluster)["holderIdentity"], "not released: it could not be reached"
 
 
+@pytest.mark.slow
 async def test_the_lease_has_connections_of_its_own(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

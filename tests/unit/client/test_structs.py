@@ -11,6 +11,8 @@ import subprocess
 import sys
 from typing import Final
 
+import pytest
+
 WRITTEN_ONLY: Final = {
     "Bookmark", "DecodingFailure", "Malformed", "PodStatusPatch", "Request", "_Binding",
     "_BindingMeta", "_BindingTarget",
@@ -55,11 +57,13 @@ def outcome(extra: str = "") -> tuple[list[str], list[str]]:
     return found, unread
 
 
+@pytest.mark.slow
 def test_no_struct_is_read_for_the_first_time_when_it_is_decoded() -> None:
     found, unread = outcome()
     assert {"_File", "_Claims", "LeaseSpec", "LeaderRecord"} <= set(found)
     assert set(unread) == WRITTEN_ONLY | IN_THE_LOOP
 
 
+@pytest.mark.slow
 def test_a_struct_that_is_not_complete_is_found() -> None:
     assert "New" in outcome("msgspec.defstruct('New', ['name']), ")[1]

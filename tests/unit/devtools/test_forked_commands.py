@@ -68,6 +68,7 @@ def waiting() -> Iterator[ForkedCommands]:
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_call_ends_with_the_process_that_asked_for_it(
     waiting: ForkedCommands, number: signal.Signals

@@ -455,6 +455,7 @@ def kubelet_accepts(available: list[int], wanted: list[object]) -> list[int] | N
     return left
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     arrivals=st.lists(

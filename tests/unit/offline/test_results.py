@@ -72,6 +72,7 @@ def test_without_samples_the_figures_are_those_of_the_records() -> None:
     assert "cpu_allocation_mean" in every.keys() - some.keys()
 
 
+@pytest.mark.slow
 def test_samples_change_no_result() -> None:
     assert run(samples=50) == run()
     assert run(samples=50).to_json() == run().to_json()

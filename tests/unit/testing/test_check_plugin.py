@@ -84,6 +84,7 @@ def test_a_plugin_that_asks_the_clock_of_the_machine_is_named_once() -> None:
     assert len(problems) == len(set(problems))
 
 
+@pytest.mark.slow
 def test_the_report_counts_what_was_tried() -> None:
     report = check_plugin(RackFilter, clusters=6)
     assert (report.name, report.points) == ("example.com/RackFilter", ("Filter",))
@@ -142,6 +143,7 @@ def test_the_same_seed_makes_the_same_cluster_and_changes(seed: int) -> None:
     assert played() == played()
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(cluster=clusters(RackFilter), incoming=pods(RackFilter))
 def test_strategies_make_clusters_on_which_a_property_can_be_tested(

@@ -10,7 +10,6 @@ from scheduler.api import Pod
 from scheduler.explain.examining.examination import examine
 from tests.unit.engine import test_reuse
 
-
 pytestmark = pytest.mark.slow
 
 

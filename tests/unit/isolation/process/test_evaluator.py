@@ -120,6 +120,7 @@ async def evaluated(plugin: type[Any], timeout: float = 60.0) -> AsyncIterator[E
 OTHERS: dict[str, Any] = {"priority": 7}
 
 
+@pytest.mark.slow
 async def test_each_call_sees_what_was_placed_before(plugins: Any) -> None:
     async with evaluated(plugins.Faulty) as one:
         assert await one.call() == [0, 0, 0, 0]
@@ -170,6 +171,7 @@ async def test_a_call_that_hangs_names_its_line(
         assert one.ends == ["timeout"]
 
 
+@pytest.mark.slow
 async def test_a_call_that_is_cancelled_ends_the_process(plugins: Any) -> None:
     async with evaluated(plugins.Faulty) as one:
         await one.call()
@@ -221,6 +223,7 @@ async def test_a_large_cluster_is_copied_in_several_calls(
         assert await one.call() == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 async def test_a_plugin_that_cannot_be_built_is_named(plugins: Any) -> None:
     async with evaluated(plugins.Unbuildable) as one:
         with pytest.raises(ProcessEndedError, match="could not be loaded: OSError: no disk"):
