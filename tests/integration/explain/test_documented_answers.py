@@ -9,13 +9,13 @@ import pytest
 
 from devtools.markdown import blocks
 from simulator.objects import JsonObject
-from tests.integration.explain.conftest import Open, Site
+from tests.integration.explain.conftest import READER, TENANT, TENANTS_NAMESPACE, Open, Site
 from tests.unit.repository.tree import ROOT
 
 ZONE = "topology.kubernetes.io/zone"
 SAMPLES = {
     (document, block.text.partition("\n")[0].partition(" ")[2]): block.text.partition("\n")[2]
-    for document in ("README.md", "docs/explain.md")
+    for document in ("README.md", "docs/explain.md", "docs/asking-the-scheduler.md")
     for block in blocks(ROOT / document, ROOT)
     if block.text.startswith("$ kubestow explain")
 }
@@ -34,13 +34,13 @@ def node(name: str, zone: str, *taints: JsonObject) -> JsonObject:
     }
 
 
-def pod(name: str, cpu: str) -> JsonObject:
+def pod(name: str, cpu: str, namespace: str = "shop") -> JsonObject:
     """Return a pod of one container."""
     container = {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop"},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {"schedulerName": "kubestow", "containers": [container]},
     }
 
@@ -48,7 +48,7 @@ def pod(name: str, cpu: str) -> JsonObject:
 async def settled(site: Site, name: str, text: str) -> None:
     """Wait until the explanation of a pod has a text."""
     async with asyncio.timeout(60):
-        while text not in (await site.query("explain", f"shop/{name}")).out:
+        while text not in (await site.query("explain", name)).out:
             pass
 
 
@@ -61,19 +61,23 @@ def pattern(sample: str) -> str:
 @pytest.mark.slow
 async def test_the_samples_of_explain_are_its_answers(scheduling: Open) -> None:
     async with scheduling() as site:
-        metadata = {"name": "shop"}
-        site.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        for name in ("shop", TENANTS_NAMESPACE):
+            metadata = {"name": name}
+            site.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         site.cluster.create(node("n1", "a"))
         site.cluster.create(pod("web-0", "4"))
-        await settled(site, "web-0", "n1")
+        await settled(site, "shop/web-0", "n1")
         site.cluster.create(node("n2", "b"))
         site.cluster.create(pod("web-1", "3"))
-        await settled(site, "web-1", "n2")
+        await settled(site, "shop/web-1", "n2")
         taint = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
         site.cluster.create(node("n3", "b", taint))
         site.cluster.create(pod("report", "6"))
-        await settled(site, "report", "2 lack CPU")
+        await settled(site, "shop/report", "2 lack CPU")
+        site.cluster.create(pod("report", "6", TENANTS_NAMESPACE))
+        await settled(site, f"{TENANTS_NAMESPACE}/report", "2 lack CPU")
         for (document, line), sample in SAMPLES.items():
-            answer = await site.query(*line.split()[1:])
+            user = TENANT if TENANTS_NAMESPACE in line else READER
+            answer = await site.query(*line.split()[1:], token=user)
             assert re.fullmatch(pattern(sample), answer.out.strip()), (document, answer.out)
-    assert len(SAMPLES) >= 2
+    assert len(SAMPLES) >= 3

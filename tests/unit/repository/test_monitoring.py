@@ -125,6 +125,16 @@ def test_runbooks_and_alerts_are_the_same() -> None:
     assert headings == [alert["alert"] for alert in rules("alert")]
 
 
+def test_the_alerts_that_are_no_warnings_are_listed() -> None:
+    _, _, chapter = TROUBLESHOOTING.read_text().partition("## Alerts")
+    for severity, words in (("critical", "are critical"), ("info", "are for information")):
+        (sentence,) = re.findall(rf"\.\s([^.]*) {words}\.", chapter)
+        expected = [
+            each["alert"] for each in rules("alert") if each["labels"]["severity"] == severity
+        ]
+        assert re.findall(r"Kubestow\w+", sentence) == expected
+
+
 def test_every_recorded_name_is_known_to_the_other_tests() -> None:
     assert {rule["record"] for rule in rules("record")} == set(RECORDED)
 
