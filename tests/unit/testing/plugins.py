@@ -37,7 +37,9 @@ class RackFilter:
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         avoided = pod.metadata.annotations.get(AVOID, "").split(",")
         rack = node.labels.get(RACK)
-        return unresolvable(f"node(s) in avoided rack {rack}") if rack in avoided else None
+        if rack and rack in avoided:
+            return unresolvable(f"node(s) in avoided rack {rack}")
+        return None
 
 
 class RankArgs(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
