@@ -30,7 +30,7 @@ class Size(NamedTuple):
         return Size(min(MAX, self.least + other.least), min(MAX, self.most + other.most))
 
     def times(self, other: Size) -> Size:
-        """Return the size of so many of the other."""
+        """Return the product: as many times `other` as this size says."""
         return Size(min(MAX, self.least * other.least), min(MAX, self.most * other.most))
 
     def union(self, other: Size) -> Size:

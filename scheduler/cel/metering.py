@@ -42,8 +42,8 @@ MAX_MEMORY: Final = 32 << 20
 """Bytes that the values of one evaluation may take."""
 
 MAX_RESULT_SIZE: Final = 1_000_000
-"""Characters of a string and elements of a list that one call may make. To walk over so many costs
-the whole limit in bytes, or a tenth of it in characters."""
+"""Characters of a string and elements of a list that one call may make. To walk over that many
+costs the whole limit in bytes, or a tenth of it in characters."""
 
 LIST_BYTES: Final = 72
 REFERENCE_BYTES: Final = 9
@@ -126,7 +126,7 @@ class Meter:
         self.hold(LIST_BYTES + elements * size)
 
     def walk(self, values: Sequence[Any], units: int = 1) -> Iterator[Any]:
-        """Yield the elements of a list, and account for each with so many units of work."""
+        """Yield the elements of a list, and account for each with `units` of work."""
         self.spend(_WALK_WORK)
         for start in range(0, len(values), _CHUNK):
             chunk = values[start : start + _CHUNK]

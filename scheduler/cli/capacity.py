@@ -166,7 +166,7 @@ def show_needed(found: NodesNeeded, console: Console) -> None:
         pods = counted(len(found.hopeless), "pod")
         hopeless = f"no number of such nodes helps {pods}:"
         if found.limited:
-            hopeless = f"so many nodes, which are the limit, do not help {pods}:"
+            hopeless = f"the most nodes allowed (--max-nodes) do not help {pods}:"
         say(console, hopeless, "bold")
         rows = [(each.pod, first_sentence(each.reason)) for each in found.hopeless]
         _table(console, {"POD": FOLDED, "REASON": FOLDED}, rows)

@@ -64,8 +64,8 @@ def show(
 ) -> None:
     """Print an explanation; `search` is what was asked for about remedies.
 
-    The pod stands for so many `pods`, of which only it was tried. `more_nodes` are answers about
-    the same pod that have reports about further nodes. `node`: whether such a report was asked for.
+    The pod stands for `pods` pods, of which only it was tried. `more_nodes` are answers about the
+    same pod that have reports about further nodes. `node`: whether such a report was asked for.
     """
     from rich.text import Text
 

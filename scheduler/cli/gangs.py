@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HELP: Final = """\
 Show the pod groups of a running scheduler, those that wait first.
 
-MIN is the number of pods that start together, HAVE the members that have a node or ended well, NOW
+MIN is the number of pods that start together, HAVE the members that have a node or succeeded, NOW
 those that are being bound, and WAIT those that wait, with scheduling gates or without. STATE is one
 of WaitingForMembers, Pending, Unschedulable, Reserved, Partial, MinimumBound, AllBound,
 Finished and Invalid.

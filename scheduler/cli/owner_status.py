@@ -156,7 +156,7 @@ def _part(stated: Any, whole: int, *, up: bool) -> int | None:
 
 
 def cure(message: str, pods: int = 1) -> str:
-    """Say with which quota, or requests, so many more pods could be created, in a further line.
+    """Say with which quota, or requests, the missing pods could be created, in a further line.
 
     Empty if it is no quota that refuses them, or the message of the API server has no numbers.
 

@@ -129,7 +129,7 @@ def _standard_input(
               "number of such nodes that lets every pod fit without evicting one. Nodes like one "
               "of the dump have the DaemonSet pods that it has.")  # fmt: skip
 @click.option("--max-nodes", type=click.IntRange(0, 100_000), default=5000, show_default=True,
-              help="Add at most so many.")  # fmt: skip
+              help="The most nodes to add.")  # fmt: skip
 @click.option("--consolidate", is_flag=True,
               help="Find nodes whose pods have room elsewhere, and say of the others why they are "
               "kept.")  # fmt: skip

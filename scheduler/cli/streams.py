@@ -51,7 +51,7 @@ class SocketStream:
         self._socket.sendall(data)
 
     def receive(self, most: int = RECEIVE_BYTES) -> bytes:
-        """See `Stream`; at most so many bytes."""
+        """See `Stream`; at most `most` bytes."""
         return self._socket.recv(most)
 
     def close(self) -> None:

@@ -54,7 +54,7 @@ class Stream(Protocol):
     """Bytes that are read once."""
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, fewer at the end only."""
+        """Return `size` bytes, fewer at the end only."""
 
 
 def is_tar(head: bytes) -> bool:

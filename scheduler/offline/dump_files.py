@@ -179,7 +179,7 @@ class _Stream:
         self._rest, self._left = memoryview(b""), MAX_PASSED
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, fewer at the end only. Raises WorldError."""
+        """Return `size` bytes, fewer at the end only. Raises WorldError."""
         found, left = [], size
         while left:
             self._rest = self._rest or memoryview(next(self._pieces, b""))

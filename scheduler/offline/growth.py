@@ -3,8 +3,8 @@
 The search tries numbers in trials: it doubles the number until everything fits, and halves the
 interval then. It ends at one node for each pod that waits, since more cannot help. Preemption has
 no part in it: nobody is to be evicted. The number is verified by scheduling a copy of the world
-with so many nodes, and a copy with one less. Where these disagree with the trials (pods that wait
-for each other at Permit, ties that fall otherwise), they decide.
+with that number of nodes, and a copy with one less. Where these disagree with the trials (pods that
+wait for each other at Permit, ties that fall otherwise), they decide.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def nodes_needed(
     Args:
         world: with pods that wait.
         kind: a node, or what `node_like` returns.
-        limit: add at most so many nodes.
+        limit: the most nodes to add.
 
     >>> from kubestow import offline
     >>> with offline.World() as world:
@@ -202,7 +202,7 @@ class _Growth:
     # -- by trials -------------------------------------------------------------------------------
 
     def _tried(self, nodes: int, *, first: bool = False) -> list[Verdict]:
-        """Return the pods that do not fit with so many nodes more; `first`: at most one."""
+        """Return the pods that do not fit with `nodes` more; `first`: at most one."""
         failed: list[Verdict] = []
         with self._world.trial() as trial:
             _add(trial, self._kind, nodes)

@@ -305,8 +305,8 @@ class World(Asking):
             until: the virtual second of the end.
             workload: pods that arrive.
             patience: see `schedule`.
-            samples: take about so many at equal distances, and one at the end; the result then has
-                all figures, and can be plotted.
+            samples: about how many to take, at equal distances; there is one more at the end. The
+                result then has all figures, and can be plotted.
             on_sample: is called with each of them; `progress` shows them.
         """
         sampler = self._sampler(workload, until, samples, on_sample) if samples else None

@@ -204,7 +204,7 @@ _SINGULAR: Final = {"lack": "lacks", "wait": "waits", "are": "is", "have": "has"
 
 
 def of_pods(count: int, cause: str) -> str:
-    """Return a cause as is said of so many pods.
+    """Return a cause in the form that goes with a number of pods.
 
     >>> of_pods(2, "lack CPU"), of_pods(1, "wait for their turn")
     ('2 lack CPU', '1 waits for its turn')

@@ -22,7 +22,7 @@ class GroupView:
     bound: int
     """Members with a node."""
     succeeded: int
-    """Members that ended well, up to the minimum."""
+    """Members that succeeded, up to the minimum."""
     reserved: int
     """Members with room on a node that are being bound."""
     pending: int

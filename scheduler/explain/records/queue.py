@@ -110,7 +110,7 @@ class QueuePage(DebugPage, frozen=True, tag="QueueList"):
     namespace: str
     """The only namespace shown; empty for all."""
     limit: int
-    """At most so many pods of each sub-queue are in `pods`; `statistics` counts all."""
+    """The most pods of one sub-queue that are in `pods`; `statistics` counts all."""
     statistics: QueueStatistics
     pods: list[PodView]
     binding: list[BindingView] = []

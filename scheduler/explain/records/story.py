@@ -156,7 +156,7 @@ def none_fits(
     *,
     namespace: str,
 ) -> str:
-    """Return in a sentence why a pod fits on none of so many nodes, and what it lacks if an object.
+    """Return in a sentence why a pod fits on none of the nodes, and what it lacks if an object.
 
     `rejections` belong to the counts one by one, and name nodes. `namespace` is the pod's.
     """

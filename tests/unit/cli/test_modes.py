@@ -175,7 +175,7 @@ def test_the_error_says_what_the_option_is_for(
 def test_the_help_says_which_mode_an_option_is_for(shell: Shell) -> None:
     text = " ".join(shell("simulate", "--help").out.split())
     for option, begins in (
-        ("--max-nodes", "With --nodes-needed: add at most so many."),
+        ("--max-nodes", "With --nodes-needed: the most nodes to add."),
         ("--force", "With --consolidate: move pods without"),
         ("--dask", "With --sweep: the scheduler of a Dask"),
         ("--assert", "For --sweep and a run: must hold"),

@@ -89,7 +89,7 @@ def write(path: Path, *items: dict[str, Any]) -> None:
         (
             ["waiting.json", "--nodes-needed", "node-2", "--max-nodes", "1"],
             3,
-            "so many nodes, which are the limit, do not help 1 pod",
+            "the most nodes allowed (--max-nodes) do not help 1 pod",
             {"limited": True},
         ),
         (["dump.json", "--consolidate"], 0, "2 of 3 nodes could be emptied in this order", {}),

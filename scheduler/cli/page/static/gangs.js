@@ -70,7 +70,7 @@ export function Gangs({ at, every = EVERY }) {
         ${page.groups.length < page.total && limit < LAST_LIMIT && html`${" "}
           <button type="button" class="link" onClick=${() => setLimit(LAST_LIMIT)}>Load more</button>`}
         ${page.groups.length < page.total && limit === LAST_LIMIT && !namespace && html`${" "}Name a namespace to see others.`}</p>
-      <p class="small">A group needs so many pods with a node at once; those that ended well count.</p>
+      <p class="small">Needs: how many pods of the group must have a node at once; pods that succeeded count.</p>
       <${Table} caption="Pod groups" columns=${COLUMNS} rows=${groups} id=${(group) => `${group.source} ${group.group}`}
         empty="There are no pod groups, or none of these words. Pods that must start together form one: see Gang scheduling in the documentation." />`}`;
 }

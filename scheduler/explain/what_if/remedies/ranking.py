@@ -42,7 +42,7 @@ def best(found: Iterable[Remedy], limit: int) -> tuple[Remedy, ...]:
 
 
 def _of_one_of(found: Remedy, nodes: int) -> Remedy:
-    """Return a remedy with the words that labels of any of so many nodes would do."""
+    """Return a remedy in words that say that labelling any one of `nodes` would do."""
     if nodes < 2:
         return found
     steps = tuple(
