@@ -14,6 +14,8 @@ BIN := $(VENV)/bin
 # Touched when the environment is complete, so that a second run costs nothing.
 STAMP := $(VENV)/.complete
 LOCK := requirements-dev.lock
+# What trains the model of examples/learned_score, in the same environment, for `test-slow` only.
+TRAINING_STAMP := $(VENV)/.training
 # The first interpreter that is new enough; `make PYTHON=/path/to/python3.12 demo` chooses another.
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
   if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
@@ -57,7 +59,7 @@ test: $(STAMP) ## Run unit, property, integration and conformance tests (5 minut
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal --ignore $(REPOSITORY_TESTS) $(PYTEST_ARGS)
 
 .PHONY: test-slow
-test-slow: $(STAMP) ## Run the tests that take a second or more each: processes that die, replays, images, sweeps
+test-slow: $(TRAINING_STAMP) ## Run the tests that take a second or more each: processes that die, replays, images, sweeps
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal -m "$(SLOW)" $(PYTEST_ARGS)
 
 # The revision since which: `make test-quick SINCE=main`; else what is not committed, or the last commit.
@@ -331,6 +333,12 @@ $(STAMP): pyproject.toml $(LOCK)
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# After the environment, whose renewal removes it.
+$(TRAINING_STAMP): $(STAMP) requirements-training.lock
+	@echo "Adding what trains the model of examples/learned_score (once) ..."
+	@$(call INSTALL,$(VENV),requirements-training.lock)
+	@touch $@
+
 $(TOOLS_STAMP): requirements-tools.lock | $(STAMP)
 	@echo "Preparing $(TOOLS) (once) ..."
 	@$(BIN)/python -m venv --clear $(TOOLS)
@@ -351,6 +359,7 @@ lock: $(TOOLS_STAMP) ## Renew the lock files from pyproject.toml
 	$(COMPILE) pyproject.toml --extra otel --output-file requirements.lock
 	$(COMPILE) --group build --output-file requirements-build.lock
 	$(COMPILE) --constraint requirements.lock pyproject.toml --all-extras --group dev --output-file $(LOCK)
+	$(COMPILE) --constraint $(LOCK) --group training --output-file requirements-training.lock
 	$(COMPILE) --group tools --output-file requirements-tools.lock
 	$(COMPILE) --group docs --output-file requirements-docs.lock
 

@@ -4,7 +4,7 @@
 
 Each sample is a node of a random cluster, a pod, and what the offline world answers: how many large
 pods fit the cluster no more if the pod is placed there. Seeds make the samples repeatable. It needs
-the packages scikit-learn and skl2onnx.
+the packages of `requirements-training.lock`, which `make test-slow` adds to the environment.
 """
 
 from __future__ import annotations
