@@ -20,19 +20,17 @@ TRAINING_STAMP := $(VENV)/.training
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
   if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
   then echo $$name; break; fi; done)
-# The tools of `lock`, `sbom`, `audit` and `test-lowest`, apart from what runs and is tested.
+# The tools of `sbom` and `audit`, apart from what runs and is tested.
 TOOLS := .venv-tools
 TOOLS_STAMP := $(TOOLS)/.complete
 # MkDocs, for `docs` only.
 DOCS := .venv-docs
 DOCS_STAMP := $(DOCS)/.complete
-# Installs the packages of a lock file ($(2)) into an environment ($(1)), and shows how far it is.
+# Installs the packages of a lock file ($(2)) into an environment ($(1)). Where registries and proxies are named in
+# pip's configuration, which uv does not read, it is pip that finds them.
 define INSTALL
-$(1)/bin/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r $(2) | \
-  awk -v total="$$(grep -c '==' $(2))" -v terminal="$$(if test -t 2; then echo 1; fi)" ' \
-    /^Collecting / { line = sprintf("  %d of %d packages: %s", ++n, total, $$2); \
-      if (terminal) printf "\r%-70s", line; else if (n % 25 == 0 || n == total) print line } \
-    /^Installing / { if (terminal) print ""; print "  installing them ..." } { fflush() }'
+$(BIN)/uv pip install --compile-bytecode --python $(1)/bin/python --require-hashes -r $(2) || \
+  $(1)/bin/python -m pip install --disable-pip-version-check --require-hashes -r $(2)
 endef
 # Images with Python often set it. Each of the hundreds of processes that the tests start would then compile
 # all modules again, which takes longer than the rest of its start.
@@ -73,9 +71,9 @@ test-quick: $(STAMP) ## Run the tests nearest to what changed, for less than a m
 LOWEST := .venv-lowest
 
 .PHONY: test-lowest
-test-lowest: $(TOOLS_STAMP) ## Run `make test` with the oldest dependencies that pyproject.toml allows
-	$(TOOLS)/bin/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
-	$(TOOLS)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+test-lowest: $(STAMP) ## Run `make test` with the oldest dependencies that pyproject.toml allows
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 	  --group dev --editable ".[otel,sweep]"
 	KUBESTOW_REQUIRE_OTEL=1 $(LOWEST)/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal \
 	  --ignore $(REPOSITORY_TESTS) $(PYTEST_ARGS)
@@ -318,7 +316,7 @@ check-packages: packages ## Install the wheel into an empty environment and star
 .PHONY: venv
 venv: $(STAMP) ## Create .venv with the locked dependencies and this project, editable
 
-$(STAMP): pyproject.toml $(LOCK)
+$(STAMP): pyproject.toml $(LOCK) requirements-installer.lock
 	@python="$(PYTHON)"; \
 	if [ -z "$$python" ]; then \
 	  echo "No Python >= 3.11 on PATH. Install one, or name it:" \
@@ -328,6 +326,7 @@ $(STAMP): pyproject.toml $(LOCK)
 	"$$python" -m venv --clear $(VENV) || { \
 	  echo "$$python cannot create $(VENV). On Debian and Ubuntu: apt install python3-venv" >&2; \
 	  exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-installer.lock
 	@$(call INSTALL,$(VENV),$(LOCK))
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
@@ -351,12 +350,13 @@ $(DOCS_STAMP): requirements-docs.lock | $(STAMP)
 	@$(call INSTALL,$(DOCS),requirements-docs.lock)
 	@touch $@
 
-COMPILE = $(TOOLS)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
   --generate-hashes --no-annotate --custom-compile-command "make lock"
 
 .PHONY: lock
-lock: $(TOOLS_STAMP) ## Renew the lock files from pyproject.toml
+lock: $(STAMP) ## Renew the lock files from pyproject.toml
 	$(COMPILE) pyproject.toml --extra otel --output-file requirements.lock
+	$(COMPILE) --group installer --output-file requirements-installer.lock
 	$(COMPILE) --group build --output-file requirements-build.lock
 	$(COMPILE) --constraint requirements.lock pyproject.toml --all-extras --group dev --output-file $(LOCK)
 	$(COMPILE) --constraint $(LOCK) --group training --output-file requirements-training.lock
