@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, repeat
 from typing import Final
 
@@ -176,8 +177,14 @@ def why_not(
 def _groups(counts: Sequence[RejectionCount], rejections: Sequence[Rejection] = ()) -> str:
     names = [each.examples[0] if each.nodes == 1 and each.examples else "" for each in rejections]
     # What may pass comes first: the nodes that are ruled out for ever never counted.
-    named = zip(counts, chain(names, repeat("")), strict=False)
-    ordered = sorted(named, key=lambda each: _rank(each[0]))
+    alike: dict[tuple[str, str, str], tuple[RejectionCount, str]] = {}
+    for count, name in zip(counts, chain(names, repeat("")), strict=False):
+        # They differ in what the clause does not say, such as whether evictions might help.
+        key = (count.plugin, count.reason, count.detail)
+        same = alike.get(key)
+        both = None if same is None else replace(count, nodes=count.nodes + same[0].nodes)
+        alike[key] = (count, name) if both is None else (both, "")
+    ordered = sorted(alike.values(), key=lambda each: _rank(each[0]))
     groups = [_group(*each) for each in ordered[:MAX_GROUPS]]
     rest = sum(each.nodes for each, _ in ordered[MAX_GROUPS:])
     if rest:

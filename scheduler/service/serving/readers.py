@@ -22,9 +22,10 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from scheduler.api.pod import Pod
+from scheduler.api.meta import LabelSelectorRequirement
+from scheduler.api.pod import NodeSelectorRequirement, Pod, PodAffinityTerm
 from scheduler.explain.records import (
     BindingView,
     Decision,
@@ -73,15 +74,37 @@ COUNTED_PLACES: Final = {
 """Fields of the statistics by the place of a pod."""
 
 MAX_WANTED: Final = 5
-"""Labels of nodes, and values of one, that are shown as what a pod wants."""
+"""Conditions and claims, and values of one, that are shown as what a pod wants."""
 NO_WANTS: Final[Mapping[str, str]] = {}
 
 INSUFFICIENT: Final = "Insufficient "
 OTHER_LABELS: Final = "node(s) didn't match Pod's node affinity/selector"
 """Reasons of NodeResourcesFit and NodeAffinity."""
+NOT_NEAR: Final = "node(s) didn't match pod affinity rules"
+TOO_NEAR: Final = "node(s) didn't match pod anti-affinity rules"
+"""Reasons of InterPodAffinity for terms of the pod itself."""
+OF_CLAIMS: Final = frozenset(
+    {
+        "pod has unbound immediate PersistentVolumeClaims",
+        "PersistentVolumeClaim had no pv name and storageClass name",
+        "PersistentVolume had no name",
+        "node(s) didn't find available persistent volumes to bind",
+        "node(s) didn't match PersistentVolume's node affinity",
+        "node(s) had no available volume zone",
+        "node(s) did not have enough free storage",
+        "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+        (
+            "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+            "already in-use by another pod"
+        ),
+    }
+)
+"""Reasons of the volume plugins that speak of claims of the pod and name none."""
 
 FindPod = Callable[[str, str], Pod | None]
 """`find_pod(namespace, name)` returns the newest known version of a pod, or None."""
+
+_Rejected = TypeVar("_Rejected", Rejection, RejectionCount)
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -145,11 +168,9 @@ def _first(names: Iterable[str]) -> Iterable[str]:
 
 def _kinds_of_names(pod: Pod) -> Iterator[Iterator[str]]:
     """Yield the names in the spec of a pod that messages about it may have, by kind."""
-    spec, name = pod.spec, pod.metadata.name
+    spec = pod.spec
     volumes = spec.volumes
-    claims = (each.persistent_volume_claim for each in volumes)
-    yield (each.claim_name for each in claims if each is not None)
-    yield (f"{name}-{each.name}" for each in volumes if each.ephemeral is not None)
+    yield from _kinds_of_claims(pod)
     yield (each.csi.driver for each in volumes if each.csi is not None)
     yield (each.name for each in spec.scheduling_gates)
     yield (each.name for each in spec.resource_claims)
@@ -174,6 +195,14 @@ def _kinds_of_names(pod: Pod) -> Iterator[Iterator[str]]:
         yield (each.topology_key for each in pods.required)
 
 
+def _kinds_of_claims(pod: Pod) -> Iterator[Iterator[str]]:
+    """Yield the names of the claims in the spec of a pod: named ones, and ephemeral ones."""
+    volumes, name = pod.spec.volumes, pod.metadata.name
+    claims = (each.persistent_volume_claim for each in volumes)
+    yield (each.claim_name for each in claims if each is not None)
+    yield (f"{name}-{each.name}" for each in volumes if each.ephemeral is not None)
+
+
 def own_wants(page: object, find_pod: FindPod) -> dict[str, str]:
     """Return what the pod of a page wants, by the reason for which nodes reject it."""
     if not isinstance(page, ExplainPage) or page.pod.nodes is None:
@@ -183,7 +212,8 @@ def own_wants(page: object, find_pod: FindPod) -> dict[str, str]:
         return {}
     rejections = (*page.pod.nodes.rejections, *page.pod.nodes.otherwise)
     reasons = chain.from_iterable(each.reasons for each in rejections)
-    return {each: text for each in _first(reasons) if (text := _wants(pod, each))}
+    some = dict.fromkeys(_first(reasons))
+    return {each: text for each in some if (text := _wants(pod, each))}
 
 
 def _wants(pod: Pod, reason: str) -> str:
@@ -196,18 +226,43 @@ def _wants(pod: Pod, reason: str) -> str:
         }
         amount = plain.get(resource) or requests.scalar(resource)
         return f"wants {quantity(resource, amount)} {resource}" if amount else ""
-    if reason != OTHER_LABELS:
-        return ""
+    affinity = pod.spec.affinity
+    wanted: Iterable[str] = ()
+    if reason in OF_CLAIMS:
+        claims = list(islice(chain.from_iterable(_kinds_of_claims(pod)), MAX_WANTED))
+        # Which of several it is would have to be read from the claims.
+        return f"{'claim' if len(claims) == 1 else 'claims'} {', '.join(claims)}" if claims else ""
+    if reason == OTHER_LABELS:
+        wanted = _node_labels(pod)
+    elif reason == NOT_NEAR and affinity is not None and affinity.pod_affinity is not None:
+        wanted = map(_near, affinity.pod_affinity.required)
+    elif reason == TOO_NEAR and affinity is not None and affinity.pod_anti_affinity is not None:
+        wanted = (f"no {_near(each)}" for each in affinity.pod_anti_affinity.required)
+    return "; ".join(f"wants {each}" for each in islice(wanted, MAX_WANTED))
+
+
+def _node_labels(pod: Pod) -> Iterator[str]:
     affinity = pod.spec.affinity
     node = None if affinity is None else affinity.node_affinity
     terms = () if node is None or node.required is None else node.required.node_selector_terms
-    selector = (f"{key}={value}" for key, value in (pod.spec.node_selector or {}).items())
-    required = (
-        f"{each.key} {each.operator} {', '.join(each.values[:MAX_WANTED])}".rstrip()
-        for term in terms
-        for each in term.match_expressions
-    )
-    return "; ".join(f"wants {each}" for each in islice(chain(selector, required), MAX_WANTED))
+    yield from (f"{key}={value}" for key, value in (pod.spec.node_selector or {}).items())
+    yield from (_condition(each) for term in terms for each in term.match_expressions)
+
+
+def _near(term: PodAffinityTerm) -> str:
+    """Return which pods a term of the pod itself selects, and by which label of nodes."""
+    selector = term.label_selector
+    if selector is None:
+        # As upstream: such a term matches none.
+        return f"pod of no labelSelector by {term.topology_key}"
+    labels = (f"{key}={value}" for key, value in selector.match_labels.items())
+    conditions = chain(labels, map(_condition, selector.match_expressions))
+    pods = ", ".join(islice(conditions, MAX_WANTED)) or "pod"
+    return f"{pods} by {term.topology_key}"
+
+
+def _condition(each: NodeSelectorRequirement | LabelSelectorRequirement) -> str:
+    return f"{each.key} {each.operator} {', '.join(each.values[:MAX_WANTED])}".rstrip()
 
 
 def restrict(
@@ -245,6 +300,9 @@ SUMMARIES: Final = {
 }
 """The summaries of pods for users who may not know all that the summary of a page has."""
 
+
+AWAITS: Final = "; its binding waits "
+"""What comes before it in the summary of a pod names the node."""
 
 LEFT_OUT: Final = (
     "Scores, what nodes have free, durations, and whether there are pods of lower priority are "
@@ -365,9 +423,7 @@ class _Restriction:
             profile=pod.profile,
             priority=pod.priority,
             state=pod.state,
-            summary=pod.summary
-            if self._everything or pod.state in OWN_SUMMARIES
-            else SUMMARIES[pod.state],
+            summary=self._summary(pod),
             now=pod.now,
             # Who may get a bound pod sees its node there.
             node=pod.node if pod.state is PodState.BOUND else self._node(pod.node),
@@ -377,6 +433,14 @@ class _Restriction:
             awaits=pod.awaits,
             examined_by=pod.examined_by,
         )
+
+    def _summary(self, pod: PodExplanation) -> str:
+        if self._everything or pod.state in OWN_SUMMARIES:
+            return pod.summary
+        _, awaits, what = pod.summary.partition(AWAITS)
+        if pod.state is PodState.BINDING and awaits:
+            return f"a node was chosen{awaits}{self._text(what)}"
+        return SUMMARIES[pod.state]
 
     def _group(self, group: GroupExplanation) -> GroupExplanation:
         """Return what is known of members, and the room of nodes to those who may see all pods."""
@@ -433,7 +497,7 @@ class _Restriction:
             nodes=decision.nodes,
             evaluated=decision.evaluated,
             feasible=decision.feasible,
-            rejections=tuple(map(self._count, decision.rejections)),
+            rejections=_merged(map(self._count, decision.rejections)),
             best=self._best(decision.best),
             victims=tuple(filter(self._is_own, decision.victims)),
             nominated_node=self._node(decision.nominated_node),
@@ -454,8 +518,8 @@ class _Restriction:
         shown = Examination(
             nodes=found.nodes,
             feasible=found.feasible,
-            rejections=tuple(map(self._rejection, found.rejections)),
-            otherwise=tuple(map(self._rejection, found.otherwise)),
+            rejections=_merged(map(self._rejection, found.rejections)),
+            otherwise=_merged(map(self._rejection, found.otherwise)),
             best=self._best(found.best),
             skipped_filters=found.skipped_filters,
             skipped_scores=found.skipped_scores,
@@ -503,6 +567,16 @@ class _Restriction:
 
     def _text(self, text: str) -> str:
         return text if self._everything else known_words_only(text, self._own)
+
+
+def _merged(rejections: Iterable[_Rejected]) -> tuple[_Rejected, ...]:
+    """Add up the nodes of rejections between which only what was left out made a difference."""
+    found: dict[_Rejected, _Rejected] = {}
+    for each in rejections:
+        key = replace(each, nodes=0)
+        same = found.get(key)
+        found[key] = each if same is None else replace(same, nodes=same.nodes + each.nodes)
+    return tuple(found.values())
 
 
 def _counted(pods: Iterable[PodView]) -> QueueStatistics:

@@ -95,6 +95,87 @@ async def test_a_tenant_reads_what_stands_in_the_own_pod(
     assert told in found or f"{told[0].upper()}{told[1:]}" in found
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("podAffinity", "1 has no pod that it must be near (wants app=cache by host)"),
+        ("podAntiAffinity", "1 has a pod that it must not be near (wants no app=cache by host)"),
+        ("claim", "is not bound to a volume (claim my-data). Look at"),
+        ("others", "1 has a pod that must not be near it."),
+    ],
+)
+async def test_a_tenant_reads_which_part_of_the_own_pod_is_in_the_way_and_no_name_of_others(
+    scheduling: Open, kind: str, told: str
+) -> None:
+    async with scheduling() as site:
+        site.cluster.create(node("secret-node-1", cpu="2", labels={"host": "secret-host"}))
+        for namespace in ("team-a", "team-b"):
+            site.cluster.create(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            )
+        site.cluster.create(_storage_class("secret-class"))
+        site.cluster.create(_claim("my-data", "secret-class"))
+        near = _near("podAntiAffinity", "own", "team-a") if kind == "others" else {}
+        other = _of(pod("secret-pod", nodeName="secret-node-1", **near), "team-b")
+        other["metadata"]["labels"] = {"app": "cache"}
+        site.cluster.create(other)
+        match kind:
+            case "claim":
+                volume = {"name": "v", "persistentVolumeClaim": {"claimName": "my-data"}}
+                made = pod("own", volumes=[volume])
+            case "others":
+                made = pod("own")
+            case _:
+                # Only the other namespace has such a pod, so it is in the way of anti-affinity.
+                namespace = "team-b" if kind == "podAntiAffinity" else "team-a"
+                made = pod("own", **_near(kind, "cache", namespace))
+        made["metadata"]["labels"] = {"app": "own"}
+        site.cluster.create(_of(made, "team-a"))
+
+        async def ask(*options: str) -> str:
+            query = await site.query("explain", "team-a/own", *options, token=TENANT)
+            return " ".join(query.out.split())
+
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while told not in await ask():
+                pass
+        found = await ask("-o", "json") + await ask("-v")
+    for secret in ("secret-node", "secret-host", "secret-pod", "secret-class", "team-b"):
+        assert secret not in found
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _near(kind: str, app: str, namespace: str) -> JsonObject:
+    selector = {"matchLabels": {"app": app}}
+    term = {"labelSelector": selector, "topologyKey": "host", "namespaces": [namespace]}
+    return {"affinity": {kind: {REQUIRED: [term]}}}
+
+
+def _storage_class(name: str) -> JsonObject:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "example.com/secret",
+        "volumeBindingMode": "Immediate",
+    }
+
+
+def _claim(name: str, class_name: str) -> JsonObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "team-a"},
+        "spec": {
+            "storageClassName": class_name,
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+
+
 async def test_a_tenant_asks_about_all_pods_of_an_owner(scheduling: Open) -> None:
     async with scheduling() as site:
         await prepared(site)

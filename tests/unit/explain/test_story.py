@@ -107,7 +107,18 @@ def test_places_in_the_queue(changes: dict[str, Any], sentence: str) -> None:
             "would not help: no pod on those nodes has a lower priority.",
         ),
         (replace(NODES, otherwise=(CPU,)), "untolerated. Apart from that, 40 lack CPU. It is uns"),
-        (Examination(9, 0, (CPU,) * 5), "80 others for other reasons (-v)."),
+        (
+            Examination(9, 0, tuple(replace(CPU, plugin=each) for each in "ABCDE")),
+            "80 others for other reasons (-v).",
+        ),
+        (
+            Examination(41, 0, (CPU, replace(CPU, status=TAINT.status, nodes=1, examples=("n3",)))),
+            "None of 41 nodes fits: 41 lack CPU.",
+        ),
+        (
+            Examination(41, 0, (replace(CPU, detail="a"), replace(CPU, nodes=1, detail="b"))),
+            "40 lack CPU (a); 1 (n1) lacks CPU (b).",
+        ),
     ],
 )
 def test_results_of_nodes(nodes: Examination, sentence: str) -> None:

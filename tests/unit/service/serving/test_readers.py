@@ -335,7 +335,16 @@ def test_few_names_of_each_kind_are_own_words(spec: dict[str, Any]) -> None:
     assert len(own_words(explained("web-0"), OURS, pods_with(**spec))) <= 3 + MAX_NAMES
 
 
+def _near(kind: str, *terms: dict[str, Any]) -> dict[str, Any]:
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}}
+
+
 LABELS: Final = "node(s) didn't match Pod's node affinity/selector"
+NOT_NEAR: Final = "node(s) didn't match pod affinity rules"
+TOO_NEAR: Final = "node(s) didn't match pod anti-affinity rules"
+OF_OTHERS: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
+CACHE: Final = {"labelSelector": {"matchLabels": {"app": "cache"}}, "topologyKey": "host"}
 
 
 @pytest.mark.parametrize(
@@ -355,6 +364,28 @@ LABELS: Final = "node(s) didn't match Pod's node affinity/selector"
          "wants zone In a1, b1; wants gpu Exists"),
         ({"nodeSelector": {f"k{at}": "v" for at in range(3000)}}, LABELS,
          "; ".join(f"wants k{at}=v" for at in range(5))),
+        (_near("podAffinity", CACHE), NOT_NEAR, "wants app=cache by host"),
+        (_near("podAntiAffinity", CACHE), TOO_NEAR, "wants no app=cache by host"),
+        (_near("podAntiAffinity", CACHE), NOT_NEAR, ""),
+        (_near("podAntiAffinity", CACHE), OF_OTHERS, ""),
+        ({}, NOT_NEAR, ""),
+        (_near("podAffinity", {"topologyKey": "host"},
+               {"topologyKey": "rack", "labelSelector": {}}), NOT_NEAR,
+         "wants pod of no labelSelector by host; wants pod by rack"),
+        (_near("podAffinity", *[{"topologyKey": f"k{at}", "labelSelector": {
+            "matchLabels": {f"l{at}": "v" for at in range(3000)}}} for at in range(20)]), NOT_NEAR,
+         "; ".join(f"wants l0=v, l1=v, l2=v, l3=v, l4=v by k{at}" for at in range(5))),
+        (_near("podAffinity", {"topologyKey": "host", "labelSelector": {"matchExpressions": [
+            {"key": "a", "operator": "In", "values": [f"v{at}" for at in range(3000)]},
+            {"key": "b", "operator": "Exists"}]}}), NOT_NEAR,
+         "wants a In v0, v1, v2, v3, v4, b Exists by host"),
+        ({"volumes": _claims(1)}, UNBOUND, "claim claim-0"),
+        ({"volumes": [{"name": "scratch", "ephemeral": {}}]}, UNBOUND, "claim web-0-scratch"),
+        ({"volumes": _claims(3000)}, UNBOUND,
+         "claims claim-0, claim-1, claim-2, claim-3, claim-4"),
+        ({}, UNBOUND, ""),
+        ({"volumes": _claims(1)}, "node(s) didn't find available persistent volumes to bind",
+         "claim claim-0"),
     ],
 )  # fmt: skip
 def test_a_reason_has_the_own_side_of_the_pod_and_no_number_of_a_node(
@@ -370,6 +401,25 @@ def test_a_reason_has_the_own_side_of_the_pod_and_no_number_of_a_node(
     assert found == [wanted] * 2
 
 
+def test_rejections_that_are_alike_without_what_is_left_out_are_added_up() -> None:
+    first = Rejection("P", "Unschedulable", ("Insufficient cpu",), 4, ("n1",), detail="free: 3")
+    nodes = Examination(6, 0, (
+        first, replace(first, nodes=1, examples=("n2",), detail="free: 2"),
+        replace(first, nodes=1, status="Pending", only_nominated=True),
+    ))  # fmt: skip
+    page = explained("web-0")
+    page = msgspec.structs.replace(page, pod=replace(page.pod, nodes=nodes))
+    shown: Any = restrict(page, NARROW, ())
+    assert [each.nodes for each in shown.pod.nodes.rejections] == [5, 1]
+    whole: Any = restrict(page, ALL, ())
+    assert [each.nodes for each in whole.pod.nodes.rejections] == [4, 1, 1]
+
+
+PROVISIONED: Final = (
+    "until PersistentVolumeClaim our-data is provisioned (provisioner x.io/csi), for at most 10m"
+)
+
+
 @pytest.mark.parametrize(
     ("state", "summary", "told"),
     [
@@ -377,6 +427,12 @@ def test_a_reason_has_the_own_side_of_the_pod_and_no_number_of_a_node(
         (PodState.NOT_OURS, 'not ours: schedulerName is "kubestw"; did you mean "kubestow"?',
          'Not ours: schedulerName is "kubestw"; did you mean "kubestow"?.'),
         (PodState.BINDING, "node n1 was chosen", "A node was chosen; the binding is under way."),
+        (PodState.BINDING, f"node n1 was chosen 5s ago; its binding waits {PROVISIONED}",
+         f"A node was chosen; its binding waits {PROVISIONED.replace('x.io/csi', '…')}."),
+        (PodState.BINDING, "node n1 was chosen; its binding waits for n1 of claim other-data",
+         "A node was chosen; its binding waits for … of claim …"),
+        (PodState.WAITING_AT_PERMIT, "node n1 was chosen; its binding waits for n1",
+         "A node was chosen; the pod waits at Permit."),
         (PodState.TERMINATING, "n1", "Being deleted: it will not be scheduled."),
     ],
 )  # fmt: skip
@@ -385,7 +441,7 @@ def test_a_story_begins_with_what_the_pod_itself_says(
 ) -> None:
     page = explained("web-0")
     pod = replace(page.pod, state=state, summary=summary, node="", queue=None)
-    found: Any = restrict(msgspec.structs.replace(page, pod=pod), NARROW, ())
+    found: Any = restrict(msgspec.structs.replace(page, pod=pod), NARROW, {"our-data"})
     assert found.story[0] == told
 
 
