@@ -52,10 +52,10 @@ FORBIDDEN: Final = (
     "{server} refused: {text} ({credentials}).\n"
     "{unknown}"
     "Who may get pods of a namespace may ask about them: explain, and queue --namespace.\n"
-    "For the rest, an administrator creates a role, and grants it, with\n"
-    "  kubestow config rbac --explainer{local} | {kubectl} apply -f -\n"
+    "For the rest, an administrator grants a role, with\n"
     "  {kubectl} create clusterrolebinding {role}-{name} \\\n"
-    "      --clusterrole={role} {subject}"
+    "      --clusterrole={role} {subject}\n"
+    "If there is no such role:  kubestow config rbac --explainer{local} | {kubectl} apply -f -"
 )
 UNKNOWN_USER: Final = (
     "A scheduler that does not know the authority of client certificates (its log says so) knows\n"

@@ -41,6 +41,10 @@ NO_IMAGE: Final = (
 )
 ENDS: Final = "Pod {pod} ends again and again: {kubectl} -n {namespace} logs {name} --previous"
 OTHER: Final = "Pod {pod} does not run: {reason}: {message}"
+NOT_READY: Final = (
+    "Pod {pod} runs and is not ready, since {time}; {kubectl} -n {namespace} logs {name} says why, "
+    "unless it has just started."
+)
 NO_NODE: Final = "Pod {pod} has no node: {message}"
 
 
@@ -100,10 +104,17 @@ def pod_faults(namespace: str, pod: JsonObject) -> Iterator[str]:
     name = pod["metadata"]["name"]
     about = {"pod": f"{namespace}/{name}", "name": name, "namespace": namespace}
     status = pod.get("status") or {}
+    containers = status.get("containerStatuses") or ()
+    runs = bool(containers) and all("running" in (each.get("state") or {}) for each in containers)
     for each in status.get("conditions") or ():
-        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+        if each.get("status") != "False":
+            continue
+        if each.get("type") == "PodScheduled":
             yield NO_NODE.format(**about, message=_text(each))
-    for each in status.get("containerStatuses") or ():
+        elif each.get("type") == "Ready" and runs:
+            time = shortened(str(each.get("lastTransitionTime")), MAX_TEXT)
+            yield NOT_READY.format(**about, time=time, kubectl=kubectl())
+    for each in containers:
         waiting = (each.get("state") or {}).get("waiting")
         reason = str((waiting or {}).get("reason") or "")
         if not waiting or reason in {"ContainerCreating", "PodInitializing"}:

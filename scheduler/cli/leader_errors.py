@@ -97,10 +97,10 @@ UNAUTHENTICATED: Final = (
 MAY_NOT: Final = (
     "{text}\n"
     "To ask the scheduler, a user reads its Lease and forwards a port of its pods. An\n"
-    "administrator creates the role, and grants it, with\n"
-    "  kubestow config rbac --explainer | {kubectl} apply -f -\n"
+    "administrator grants the role for it, with\n"
     "  {kubectl} -n {namespace} create rolebinding kubestow-explainer-{name} \\\n"
-    "      --role=kubestow-explainer {subject}"
+    "      --role=kubestow-explainer {subject}\n"
+    "If there is no such role:  kubestow config rbac --explainer | {kubectl} apply -f -"
 )
 _DENIED: Final = re.compile(r'User "([A-Za-z0-9@._:+/-]{1,253})" cannot ')
 _ACCOUNT: Final = "system:serviceaccount:"

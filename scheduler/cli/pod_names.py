@@ -52,8 +52,8 @@ KIND_MEANT: Final = "\nIf {word} was to be a kind:  kubestow explain {meant}/{na
 OWNER: Final = "\n{kind} {name} has pods:  kubestow explain {word}/{name} -n {namespace}{options}"
 ALIKE: Final = "\nPods that wait, with such a name: {pods}"
 ELSEWHERE: Final = (
-    "\n`kubestow queue{options}` lists the pods that wait; "
-    "-n NAMESPACE names another namespace than {where}"
+    "\n`kubestow queue -n {where}{options}` lists the pods that wait there; "
+    "-n NAMESPACE names another namespace"
 )
 
 

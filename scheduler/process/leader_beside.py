@@ -1,7 +1,8 @@
 """Warns at the start of a run without leader election if another process leads with its Lease.
 
-Both would schedule the same pods, each without knowing what the other one is about to bind. It is
-one look in the background; a Lease that cannot be read is not mentioned.
+With the same schedulerName, which a Lease does not tell, both would schedule the same pods, each
+without knowing what the other one is about to bind. It is one look in the background; a Lease that
+cannot be read is not mentioned.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ MAX_HOLDER: Final = 253
 TIMEOUT_SECONDS: Final = 10.0
 
 WARNING: Final = (
-    "another process leads with this Lease, and this one schedules without leader election: both "
-    "schedule the same pods, and may fill nodes twice; stop one of them, or leave "
-    "--leader-elect=false out"
+    "another process leads with this Lease, and this one schedules without leader election: if "
+    "both serve the same schedulerName, they schedule the same pods, and may fill nodes twice; "
+    "then stop one of them, or leave --leader-elect=false out"
 )
 
 

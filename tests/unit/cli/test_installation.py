@@ -9,9 +9,15 @@ import pytest
 from scheduler.cli.installation import MAX_TEXT, pod_faults
 
 
-def pod(*, waiting: dict[str, Any] | None = None, unscheduled: str = "") -> dict[str, Any]:
-    """Return a replica whose container waits, or that has no node."""
+def pod(
+    *, waiting: dict[str, Any] | None = None, unscheduled: str = "", ready: str = ""
+) -> dict[str, Any]:
+    """Return a replica whose container waits, or runs and is ready or not, or that has no node."""
     status: dict[str, Any] = {}
+    if ready:
+        time = "2026-12-01T06:30:06Z"
+        status["conditions"] = [{"type": "Ready", "status": ready, "lastTransitionTime": time}]
+        status["containerStatuses"] = [{"name": "kubestow", "state": {"running": {}}}]
     if waiting is not None:
         container = {"name": "kubestow", "image": "kubestow:0.1.0", "state": {"waiting": waiting}}
         status["containerStatuses"] = [container]
@@ -37,6 +43,8 @@ def pod(*, waiting: dict[str, Any] | None = None, unscheduled: str = "") -> dict
             "Pod a/kubestow-1 does not run: CreateContainerConfigError: no ConfigMap",
         ),
         (pod(unscheduled="0/3 nodes"), "Pod a/kubestow-1 has no node: 0/3 nodes"),
+        (pod(ready="True"), ""),
+        (pod(ready="False"), "Pod a/kubestow-1 runs and is not ready, since 2026-12-01T06:30:06Z"),
     ],
 )
 def test_what_keeps_a_replica_from_running_is_said(replica: dict[str, Any], text: str) -> None:
