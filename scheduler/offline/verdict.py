@@ -15,10 +15,15 @@ LESS_IS_BETTER: Final = frozenset(
 )
 RESULTS: Final = frozenset({"placed", "waiting", "evicted"})
 """Told before all others, whatever their size: whether pods got their nodes."""
+DECISIVE: Final = frozenset({"placed", "waiting"})
+"""Where figures disagree, these decide: no saving makes up for a pod without a node."""
 TOP: Final = 3
 """Figures that are told first."""
-NEGLIGIBLE: Final = 0.01
-"""A difference, as a part of the larger value, that makes no policy better."""
+NEGLIGIBLE: Final = 0.02
+"""A difference, as a part of the larger value, that makes no policy better.
+
+A single pod of fifty makes as much, so the next change of the cluster may turn it round.
+"""
 
 
 class Contrast(NamedTuple):
@@ -97,6 +102,8 @@ def foremost(found: Sequence[Contrast]) -> list[Contrast]:
 def verdict(base: str, other: str, found: Sequence[Contrast]) -> str:
     """Return in a sentence or two which of two policies is better, and at what.
 
+    Where figures disagree, only pods that got their nodes make one of them the better.
+
     >>> more = Contrast("placed", [20.0], [30.0])
     >>> verdict("default", "pack", [more])
     'pack is better than default: pods placed 30 instead of 20 (50 % more).'
@@ -106,16 +113,34 @@ def verdict(base: str, other: str, found: Sequence[Contrast]) -> str:
     if not found:
         return f"{other} does as well as {base}: every figure is equal."
     ranked = sorted(found, key=lambda each: (each.figure not in RESULTS, -each.size))
-    good, bad = (
-        "; ".join(map(str, foremost([each for each in ranked if _is(each, wanted)])))
-        for wanted in (True, False)
+    judged = [each for each in ranked if each.better is not None and not each.by_chance]
+    if not judged:
+        return f"Neither {other} nor {base} is clearly better; see the figures that differ."
+    winners = {each.better for each in judged if each.figure in DECISIVE} or {
+        each.better for each in judged
+    }
+    if len(winners) > 1:
+        return _mixed(base, other, judged)
+    better = True in winners
+    words = ("better", "worse") if better else ("worse", "better")
+    text = f"{other} is {words[0]} than {base}: {_listed(judged, better=better)}."
+    against = _listed(judged, better=not better)
+    return f"{text} It is {words[1]} at this: {against}." if against else text
+
+
+def _mixed(base: str, other: str, judged: Sequence[Contrast]) -> str:
+    """Say what each policy is better at, the largest difference first."""
+    after = sorted(judged, key=lambda each: -each.size)
+    before = [Contrast(each.figure, each.after, each.before) for each in after]
+    sides = [(other, _listed(after, better=True)), (base, _listed(before, better=True))]
+    if not after[0].better:
+        sides.reverse()
+    (first, most), (second, less) = sides
+    return (
+        f"Neither is better at everything. {first} is better at this: {most}. "
+        f"{second} is better at this: {less}."
     )
-    if good and bad:
-        return f"{other} is better than {base}: {good}. It is worse at this: {bad}."
-    if good or bad:
-        return f"{other} is {'better' if good else 'worse'} than {base}: {good or bad}."
-    return f"Neither {other} nor {base} is clearly better; see the figures that differ."
 
 
-def _is(each: Contrast, better: bool) -> bool:
-    return each.better is better and not each.by_chance
+def _listed(judged: Sequence[Contrast], *, better: bool) -> str:
+    return "; ".join(map(str, foremost([each for each in judged if each.better is better])))

@@ -37,6 +37,40 @@ def told(values: Values) -> str:
             {"nodes_used": [2.0]},
             "Neither b nor a is clearly better; see the figures that differ.",
         ),
+        # The pods without a node decide for the first policy, too.
+        (
+            {"waiting": [1.0], "wait_mean": [90.0]},
+            {"waiting": [2.0], "wait_mean": [30.0]},
+            (
+                "b is worse than a: pods without a node 2 instead of 1 (100 % more). "
+                "It is better at this: mean wait 30s instead of 1m30s (66.7 % less)."
+            ),
+        ),
+        # Figures that disagree name no winner, and the larger difference comes first.
+        (
+            {"cpu_fragmentation": [8.5], "memory_fragmentation": [45.8]},
+            {"cpu_fragmentation": [8.0], "memory_fragmentation": [53.7]},
+            (
+                "Neither is better at everything. "
+                "a is better at this: free memory of no use 45.8 % instead of 53.7 %. "
+                "b is better at this: free cpu of no use 8 % instead of 8.5 %."
+            ),
+        ),
+        (
+            {"evicted": [10.0], "wait_mean": [90.0]},
+            {"evicted": [11.0], "wait_mean": [30.0]},
+            (
+                "Neither is better at everything. "
+                "b is better at this: mean wait 30s instead of 1m30s (66.7 % less). "
+                "a is better at this: pods evicted 10 instead of 11 (9.09 % less)."
+            ),
+        ),
+        # One per cent is no advantage to set against the rest.
+        (
+            {"cpu_fragmentation": [8.5], "memory_fragmentation": [45.8]},
+            {"cpu_fragmentation": [8.41], "memory_fragmentation": [53.7]},
+            "b is worse than a: free memory of no use 53.7 % instead of 45.8 %.",
+        ),
         # So little makes nobody better.
         (
             {"cpu_allocation_mean": [35.81]},
