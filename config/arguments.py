@@ -100,7 +100,9 @@ class ArgumentsReader:
             return data if isinstance(data, dict) else {}
         name_path = child(path, "name")
         if not self._errors.has(name_path):
-            hint = advice(name, self._catalogue.names(), unloaded=self._names.failed)
+            hint = self._catalogue.qualified(name) or advice(
+                name, self._catalogue.names(), unloaded=self._names.failed
+            )
             self._errors.add(name_path, f'plugin "{name}" does not exist{hint}')
         return None
 

@@ -65,6 +65,13 @@ class Catalogue:
         """Whether `name` is a plugin of kube-scheduler that is not available."""
         return name not in self.registry and name in UPSTREAM_NAMES
 
+    def qualified(self, name: str) -> str:
+        """Return a hint at the plugin whose class, or declared name after its domain, this is."""
+        for full, factory in self.registry.items():
+            if name in {full.rpartition("/")[2], getattr(factory, "__name__", None)}:
+                return f'; did you mean "{full}"?'
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
@@ -166,10 +173,8 @@ def check_names(
         for index, name in enumerate(merged.disabled):
             below = f"{path}.{point}.disabled[{index}].name"
             if name not in known and not errors.has(below):
-                errors.add(
-                    below,
-                    f'plugin "{name}" does not exist{advice(name, catalogue.names())}',
-                )
+                hint = catalogue.qualified(name) or advice(name, catalogue.names())
+                errors.add(below, f'plugin "{name}" does not exist{hint}')
 
 
 def _name_error(name: str, point: str, catalogue: Catalogue) -> str | None:
@@ -192,7 +197,8 @@ def _name_error(name: str, point: str, catalogue: Catalogue) -> str | None:
             f'{interface} "{name}" does not exist: it is a plugin of kube-scheduler that this '
             "version of kubestow does not have; remove the entry"
         )
-    return f'{interface} "{name}" does not exist{advice(name, set(catalogue.registry))}'
+    hint = catalogue.qualified(name) or advice(name, set(catalogue.registry))
+    return f'{interface} "{name}" does not exist{hint}'
 
 
 # -- merging --------------------------------------------------------------------------------------

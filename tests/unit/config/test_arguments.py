@@ -182,6 +182,8 @@ def racks() -> Iterator[ModuleType]:
     """An importable module with a plugin class."""
     module: Any = ModuleType("racks_for_test")
     module.Rack = plugin("example.com/Rack", "filter", RackArgs)
+    module.Lines = plugin("example.com/Rows", "filter")
+    module.Lines.__name__ = "Lines"
     module.Nameless = plugin("", "filter")
     del module.Nameless.name
     module.Impostor = plugin("NodePorts", "filter")
@@ -200,6 +202,30 @@ def test_a_reference_is_loaded_and_goes_by_its_declared_name() -> None:
     profile = configuration.profiles[0]
     assert profile.points["filter"][-1] == "example.com/Rack"
     assert profile.args["example.com/Rack"] == RackArgs("rack", timedelta(seconds=2))
+
+
+@pytest.mark.usefixtures("racks")
+@pytest.mark.parametrize(
+    ("loaded", "written", "meant"),
+    [
+        ("Rack", "Rack", "example.com/Rack"),
+        # The class of the declared name example.com/Rows.
+        ("Lines", "Lines", "example.com/Rows"),
+        ("Lines", "Rows", "example.com/Rows"),
+    ],
+)
+@pytest.mark.parametrize("place", ["pluginConfig", "disabled", "enabled"])
+def test_a_class_name_in_place_of_the_declared_name_is_understood(
+    loaded: str, written: str, meant: str, place: str
+) -> None:
+    multi_point = f"multiPoint: {{enabled: [{{name: 'racks_for_test:{loaded}'}}]}}"
+    profile = (
+        f"plugins: {{{multi_point}}}, pluginConfig: [{{name: {written}, args: {{}}}}]"
+        if place == "pluginConfig"
+        else f"plugins: {{{multi_point}, filter: {{{place}: [{{name: {written}}}]}}}}"
+    )
+    found = problems(f"profiles: [{{{profile}}}]")
+    assert any(f'"{written}" does not exist; did you mean "{meant}"?' in each for each in found)
 
 
 @pytest.mark.usefixtures("racks")
