@@ -90,5 +90,5 @@ def absences(
         return []
     names = ", ".join(found)
     if mixed:
-        return [f"the dump has no {names}: if the cluster has some, dump these, too"]
+        return [f"the dump has no {names}: right if the cluster has none, else dump them, too"]
     return [f"not in the dump: {names}"]

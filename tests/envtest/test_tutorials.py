@@ -70,6 +70,7 @@ def test_a_tutorial_with_a_cluster_of_its_own(
 CONTROLLERS: Final = (
     "deployment-controller",
     "disruption-controller",
+    "job-controller",
     "replicaset-controller",
     "resourcequota-controller",
     "serviceaccount-controller",

@@ -100,7 +100,7 @@ def test_unknown_and_missing_kinds_are_said_once(tmp_path: Path) -> None:
     with offline.World.load(path) as world:
         skipped, absent = world.notes
     assert skipped == "apps/v1 Deployment: 2 skipped, since scheduling reads no such objects"
-    assert absent.endswith(": if the cluster has some, dump these, too")
+    assert absent.endswith(": right if the cluster has none, else dump them, too")
     kinds = [each.split(" (")[0] for each in absent.removeprefix("the dump has no ").split("), ")]
     assert kinds == [
         "persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes", "csidrivers",
