@@ -187,7 +187,7 @@ def check(*, path: str, output: str, **options: Any) -> None:
     "-f",
     "file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Manifests of pods to place; read anew each time.",
+    help="Manifests of pods, Deployments or Jobs to place; read anew each time.",
 )
 @click.option("--once", is_flag=True, help="Show it once, and do not watch the folder.")
 def try_(*, path: str, args: dict[str, Any] | None, file: Path | None, once: bool) -> None:

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 import click
 
+from scheduler.cli.manifests import documents, named
 from scheduler.cli.plugin.demo_run import PodOutcome, demo_run
 from scheduler.cli.plugin.sources import PluginSource
 from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, listing, printable, put, wide_console
-from scheduler.files import read_file, reason
+from scheduler.cli.whatif import pod_manifest
+from scheduler.files import reason
 from scheduler.framework.status import ConfigurationError
 from scheduler.offline.builders import JsonObject
 from scheduler.offline.editing import WorldError
@@ -20,7 +22,7 @@ from scheduler.testing.raised import raised_text
 
 POLL_SECONDS: Final = 0.3
 MAX_REASONS: Final = 3
-MAX_MANIFEST_BYTES: Final = 1_000_000
+OPTION: Final = "--filename"
 
 
 def show_once(source: PluginSource, args: dict[str, Any] | None, file: Path | None) -> None:
@@ -81,23 +83,11 @@ def _row(outcome: PodOutcome) -> tuple[Cell, ...]:
 
 
 def _pods(file: Path | None) -> list[JsonObject]:
-    """Read the pods of a file of manifests."""
-    import yaml
-
-    from scheduler.sanitizing.yaml_limits import check_limits
-
+    """Read the pods of a file of manifests, or those that its Deployments and Jobs would make."""
     if file is None:
         return []
-    try:
-        text = read_file(file, MAX_MANIFEST_BYTES)
-        check_limits(text)
-        found = [each for each in yaml.safe_load_all(text) if each is not None]
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        raise click.ClickException(f"{file}: {reason(error)}") from error
-    for each in found:
-        if not isinstance(each, dict) or each.get("kind") != "Pod":
-            raise click.ClickException(f"{file}: give manifests of kind Pod only")
-    return found
+    found = documents(str(file), OPTION)
+    return [pod_manifest(each, "default", named(str(file)), OPTION) for each in found]
 
 
 def _versions(source: PluginSource, file: Path | None) -> Iterator[tuple[str, int]]:

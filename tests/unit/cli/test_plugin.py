@@ -39,6 +39,15 @@ metadata: {name: mine, labels: {example.com/team: "1"}}
 spec: {containers: [{name: main, image: app}], schedulerName: other}
 """
 
+DEPLOYMENT = """\
+kind: Deployment
+metadata: {name: web}
+spec:
+  template:
+    metadata: {labels: {example.com/team: "2"}}
+    spec: {containers: [{name: main, image: app}]}
+"""
+
 
 @pytest.fixture(autouse=True)
 def modules() -> Iterator[None]:
@@ -100,7 +109,7 @@ def test_a_fault_ends_with_one_and_is_named(shell: Shell, teams: Path) -> None:
         (["check", f"{LIMIT}:AppLimt"], 1, "did you mean"),
         (["check", "absent.py"], 2, "there is no such folder or Python file"),
         (["try", "absent.py"], 2, "there is no such folder or Python file"),
-        (["try", LIMIT, "-f", str(EXAMPLES / "gate_until" / "config.yaml")], 1, "kind Pod only"),
+        (["try", LIMIT, "-f", str(EXAMPLES / "gate_until" / "config.yaml")], 2, "no template of its pods"),
     ],
 )
 def test_bad_input_is_named(shell: Shell, arguments: list[str], code: int, text: str) -> None:
@@ -183,12 +192,14 @@ def test_try_shows_verdicts_and_where_pods_go(shell: Shell, teams: Path) -> None
     assert not rows[2].endswith("waits")
 
 
-def test_try_takes_pods_of_a_file(shell: Shell, teams: Path) -> None:
+def test_try_takes_pods_of_a_file_and_those_of_deployments(shell: Shell, teams: Path) -> None:
     pods = teams.with_name("pods.yaml")
-    pods.write_text(POD)
+    pods.write_text(f"{POD}---\n{DEPLOYMENT}")
     ended = shell("plugin", "try", str(teams), "-f", str(pods), "--once")
-    assert ended.out.splitlines()[2].startswith("default/mine  example.com/team=1")
-    assert len(ended.out.splitlines()) == 3
+    assert [row.split()[:2] for row in ended.out.splitlines()[2:]] == [
+        ["default/mine", "example.com/team=1"],
+        ["default/web", "example.com/team=2"],
+    ]
 
 
 def test_try_shows_a_saved_file_anew_and_survives_its_faults(
