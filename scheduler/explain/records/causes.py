@@ -138,6 +138,7 @@ _COUNTED: Final = re.compile(
     + "|".join(re.escape(each) for each in sorted(_WORDS, key=len, reverse=True))
     + r")(?=, |\.? |\.?$)"
 )
+_NODES: Final = re.compile(r"0/(\d{1,9}) nodes are available: ")
 _HELD: Final[Mapping[str, str]] = {
     "SchedulingGates": "are gated",
     "GangScheduling": "wait for their group",
@@ -172,6 +173,11 @@ def counted_reasons(message: str) -> list[tuple[int, str]]:
     return [(int(count), reason) for count, reason in _COUNTED.findall(text)]
 
 
+def _nodes(message: str) -> int:
+    found = _NODES.match(message)
+    return int(found[1]) if found else 0
+
+
 def cause_of(place: str, message: str, plugins: Iterable[str]) -> str:
     """Return what a pod waits for, as is said of several pods.
 
@@ -179,6 +185,9 @@ def cause_of(place: str, message: str, plugins: Iterable[str]) -> str:
 
     >>> cause_of("unschedulable", "0/2 nodes are available: 2 Insufficient cpu.", ())
     'lack CPU'
+    >>> tainted = "0/9 nodes are available: 4 node(s) had untolerated taint(s), {}."
+    >>> cause_of("unschedulable", tainted.format("5 another rack"), ["TaintToleration", "a.org/Rack"])
+    'are held by a.org/Rack'
     >>> cause_of("gated", "waiting for scheduling gates: [a]", ["SchedulingGates"])
     'are gated'
     >>> cause_of("gated", 'could not find ResourceClaim "shop/gpu"', ["DynamicResources"])
@@ -187,13 +196,18 @@ def cause_of(place: str, message: str, plugins: Iterable[str]) -> str:
     about_object = object_words(message)
     if about_object is not None:
         return about_object.cause
+    # The names of plugins that are not in-tree have a domain, and their reasons have no words here.
+    names = sorted(set(plugins))
+    own = [each for each in names if "/" in each]
     if place != QueueState.GATED:
         found = [(words_of(reason), count) for count, reason in counted_reasons(message)]
         # Of those that may pass, since nodes that others rule out never counted; then the most.
         known = [(each.passing, count, each.pods) for each, count in found if each is not None]
-        if known:
-            return f"lack {max(known, key=lambda each: each[:2])[2]}"
-    names = sorted(set(plugins))
+        others = _nodes(message) - sum(count for _, count in found)
+        passing, most, lacking = max(known, default=(False, 0, ""), key=lambda each: each[:2])
+        if known and (passing or most >= others or not own):
+            return f"lack {lacking}"
+        names = own or names
     if names:
         held = next((_HELD[name] for name in names if name in _HELD), "")
         return held or f"are held by {names[0][:MAX_NAME]}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from scheduler.explain.records import Code, Remedy, Step
 
 Options = tuple[Step, ...]
+_Touched = tuple[tuple[str, ...], frozenset[tuple[str, str, str]]]
 
 
 def remedy(steps: Options, node: str) -> Remedy:
@@ -25,17 +26,22 @@ def best(found: Iterable[Remedy], limit: int) -> tuple[Remedy, ...]:
     """Return those that take least.
 
     Left out are those that only add steps to another one, and those that set the same fields as
-    another one to values that take more. Those that label another node count as one.
+    another one, or further ones, to values that take more. Those that label another node count as
+    one.
     """
-    seen: dict[tuple[object, ...], tuple[frozenset[str], Remedy]] = {}
-    labelled: dict[tuple[object, ...], set[str]] = {}
+    seen: dict[_Touched, tuple[frozenset[str], Remedy]] = {}
+    labelled: dict[_Touched, set[str]] = {}
     for each in sorted(found, key=lambda each: (each.cost, each.text)):
         texts = frozenset(step.text for step in each.steps)
-        touched = (each.codes, *sorted({field for step in each.steps for field in _fields(step)}))
+        fields = frozenset(field for step in each.steps for field in _fields(step))
+        touched = each.codes, fields
         labelled.setdefault(touched, set()).update(
             step.node for step in each.steps if step.code is Code.LABEL_NODE
         )
-        if touched not in seen and not any(other <= texts for other, _ in seen.values()):
+        if not any(
+            other <= texts or (codes == each.codes and less <= fields)
+            for (codes, less), (other, _) in seen.items()
+        ):
             seen[touched] = texts, each
     chosen = list(seen.items())[:limit]
     return tuple(_of_one_of(each, len(labelled[touched])) for touched, (_, each) in chosen)

@@ -29,6 +29,20 @@ def test_of_remedies_that_set_the_same_field_the_one_that_takes_least_is_listed(
     assert [each.text for each in best(found, 9)] == ["at most 15 cpu", "a, and at most 12 cpu"]
 
 
+def test_a_remedy_that_sets_further_fields_than_a_cheaper_one_is_left_out() -> None:
+    memory, cpu = "/spec/containers/0/memory", "/spec/containers/0/cpu"
+    one = step("at most 16Gi", memory, "16Gi", cost=3.5)
+    both = Step(
+        Code.LOWER_REQUEST,
+        "at most 0.25 cpu and 15Gi",
+        (*step("", memory, "15Gi").changes, *step("", cpu, "250m").changes),
+        6.5,
+    )
+    other = step("at most 1 cpu", cpu, "1", cost=5.0)
+    found = [remedy((each,), "n") for each in (both, other, one)]
+    assert [each.text for each in best(found, 9)] == ["at most 16Gi", "at most 1 cpu"]
+
+
 def test_every_step_but_the_last_may_be_superfluous() -> None:
     assert list(without_one((A, B, C))) == [(B, C), (A, C)]
     assert list(without_one((A,))) == []
