@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from devtools import go_programs
-from devtools.go_programs import BuildError, Program, say
+from devtools.control_plane.build import CONTROL_PLANE, kubernetes_version
+from devtools.go_programs import FLAGS, STRIPPED, BuildError, Program, say
 
 MODULES: Final = Path(__file__).resolve().parent / "modules"
 BUILD_DIRECTORY: Final = Path(__file__).resolve().parents[2] / ".thirdparty" / "bin"
@@ -50,10 +51,15 @@ def build(names: Sequence[str] = (), directory: Path = BUILD_DIRECTORY) -> None:
 
 
 def _program(file: Path) -> Program:
-    tools = re.findall(r"^tool (\S+)$", file.read_text(), re.MULTILINE)
+    text = file.read_text()
+    tools = re.findall(r"^tool (\S+)$", text, re.MULTILINE)
     if len(tools) != 1:
         msg = f"{file} must have exactly one line `tool PACKAGE`; it has {len(tools)}"
         raise BuildError(msg)
+    release = kubernetes_version((CONTROL_PLANE.directory / "go.mod").read_text())
+    if f"k8s.io/client-go {release.replace('v1', 'v0', 1)} " in text:
+        # Its libraries are those of the control plane, which are compiled already with these flags.
+        return Program(file.parent.name, tools[0], file.parent, (*FLAGS, *STRIPPED))
     return Program(file.parent.name, tools[0], file.parent)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.go_programs import BuildError
+from devtools.go_programs import FLAGS, STRIPPED, BuildError
 from tests.thirdparty import build, conftest
 
 
@@ -54,3 +54,8 @@ def test_missing_programs_skip_a_test_unless_they_are_required(
         outcome, match=r"no kueue, or an old one, in .*: run `make thirdparty-build`"
     ):
         conftest.find_programs("kueue")
+
+
+def test_kwok_is_built_of_what_the_control_plane_has_compiled() -> None:
+    # Else its build takes minutes in place of half a minute: update its go.mod with that one.
+    assert build.programs()["kwok"].flags == (*FLAGS, *STRIPPED)
