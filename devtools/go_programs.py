@@ -42,7 +42,7 @@ UNOPTIMIZED: Final = "-N -l -dwarf=false"
 """Compiler flags for what only serves tests: half the time to compile, and nobody measures it."""
 
 GARBAGE_COLLECTION: Final = {"GOGC": "off", "GOMEMLIMIT": "2GiB"}
-"""Of compiler and linker: a quarter less CPU time. Collection begins again at the limit of memory."""
+"""Of compiler and linker: a quarter less CPU time. Garbage is collected from the limit on."""
 
 
 class BuildError(RuntimeError):

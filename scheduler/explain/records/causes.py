@@ -185,9 +185,9 @@ def cause_of(place: str, message: str, plugins: Iterable[str]) -> str:
 
     >>> cause_of("unschedulable", "0/2 nodes are available: 2 Insufficient cpu.", ())
     'lack CPU'
-    >>> tainted = "0/9 nodes are available: 4 node(s) had untolerated taint(s), {}."
-    >>> cause_of("unschedulable", tainted.format("5 another rack"), ["TaintToleration", "a.org/Rack"])
-    'are held by a.org/Rack'
+    >>> message = "0/9 nodes are available: 4 node(s) had untolerated taint(s), 5 other rack."
+    >>> cause_of("unschedulable", message, ["TaintToleration", "example.com/Rack"])
+    'are held by example.com/Rack'
     >>> cause_of("gated", "waiting for scheduling gates: [a]", ["SchedulingGates"])
     'are gated'
     >>> cause_of("gated", 'could not find ResourceClaim "shop/gpu"', ["DynamicResources"])

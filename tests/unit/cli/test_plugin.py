@@ -109,7 +109,11 @@ def test_a_fault_ends_with_one_and_is_named(shell: Shell, teams: Path) -> None:
         (["check", f"{LIMIT}:AppLimt"], 1, "did you mean"),
         (["check", "absent.py"], 2, "there is no such folder or Python file"),
         (["try", "absent.py"], 2, "there is no such folder or Python file"),
-        (["try", LIMIT, "-f", str(EXAMPLES / "gate_until" / "config.yaml")], 2, "no template of its pods"),
+        (
+            ["try", LIMIT, "-f", str(EXAMPLES / "gate_until" / "config.yaml")],
+            2,
+            "no template of its pods",
+        ),
     ],
 )
 def test_bad_input_is_named(shell: Shell, arguments: list[str], code: int, text: str) -> None:
