@@ -7,6 +7,7 @@ ways to it. A request whose connection breaks is repeated once if another replic
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -129,6 +130,15 @@ class Endpoint:
         if not isinstance(route, LeaderRoute):
             raise CommandError("the cluster of the scheduler is not known")
         return route.read_cluster(target, accept)
+
+    def cluster_object(self, target: str, accept: str = "application/json") -> tuple[int, Any]:
+        """Return status and object as of `read_cluster`; 0 and nothing without an answer."""
+        try:
+            status, body = self.read_cluster(target, accept)
+            found = json.loads(body)
+        except (CommandError, OSError, HTTPException, ValueError, RecursionError):
+            return 0, {}
+        return (status, found) if isinstance(found, dict) else (0, {})
 
     def stream(
         self, path: str, query: Mapping[str, str], *, timeout: float = 0.0

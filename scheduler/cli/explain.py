@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
-from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
+from scheduler.cli.exit_codes import NO_SUCH_POD, NOT_PERMITTED, UNREACHABLE, CommandError
 from scheduler.cli.hints import given_scheduler
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_names import (
@@ -35,6 +35,9 @@ MAX_NODES_ASKED: Final = 10
 """Nodes that one command compares; each is a question to the scheduler."""
 SEARCHES: Final = ("quick", "all", "none")
 """As of `RemedySearch`, which is not imported for `--help`."""
+
+WITHOUT_SCHEDULER: Final = (NOT_PERMITTED, UNREACHABLE)
+"""Statuses of errors before the scheduler has said anything about the pod."""
 
 HELP: Final = """\
 Say why a pod is pending, or why it is on its node; or say it for all pods of a Deployment or Job.
@@ -168,15 +171,9 @@ def command(  # noqa: PLR0913 - one argument per option
             for asked in ([{"node": each} for each in names] or [{}])
         ]
     except CommandError as error:
-        if error.exit_code != NO_SUCH_POD:
+        if error.exit_code not in {*WITHOUT_SCHEDULER, NO_SUCH_POD}:
             raise
-        if node:
-            raise no_such_node(endpoint, names, error) from error
-        namespace, _, name = key.partition("/")
-        text = f"\n{no_pod_but_node(name)}" if namespace in NODES else ""
-        if text := text or owner_of_that_name(endpoint, key):
-            raise CommandError(f"{error.message}{text}", NO_SUCH_POD) from error
-        raise no_such_pod(endpoint, key, error) from error
+        raise _unanswered(endpoint, key, names, error) from error
     if output == "json":
         click.echo(escaped_json(body), nl=False)
         return
@@ -188,6 +185,23 @@ def command(  # noqa: PLR0913 - one argument per option
     page: ExplainPage = decoded(body, ExplainPage)
     more: list[ExplainPage] = [decoded(each, ExplainPage) for each in others]
     show(page, wide_console(), more_nodes=more, node=bool(names), **shown)
+
+
+def _unanswered(
+    endpoint: Endpoint, key: str, nodes: list[str], error: CommandError
+) -> CommandError:
+    """Return the error of a question about a pod, with what the user may have meant."""
+    if error.exit_code in WITHOUT_SCHEDULER:
+        from scheduler.cli.stored_condition import stored_condition
+
+        return CommandError(error.message + stored_condition(endpoint, key), error.exit_code)
+    if nodes:
+        return no_such_node(endpoint, nodes, error)
+    namespace, _, name = key.partition("/")
+    text = f"\n{no_pod_but_node(name)}" if namespace in NODES else ""
+    if text := text or owner_of_that_name(endpoint, key):
+        return CommandError(f"{error.message}{text}", NO_SUCH_POD)
+    return no_such_pod(endpoint, key, error)
 
 
 def _key(name: str, namespace: str, noun: str, option: str) -> str:

@@ -78,7 +78,7 @@ class Answers(Generic[P]):
         if self.page is None or code not in PASSING:
             self.failure = error
         elif code == exit_codes.LEADER_CHANGED:
-            self.problem = "another replica takes over as leader"
+            self.problem = "the leader is gone; another replica takes over, if one runs"
         else:
             self.problem = error.message.splitlines()[0]
         self.number += 1

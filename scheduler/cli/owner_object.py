@@ -7,11 +7,9 @@ pods. Without an answer there is nothing to add.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import partial
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -20,8 +18,8 @@ from scheduler.cli import owner_status
 from scheduler.cli.account_faults import DEFAULT_NAME
 from scheduler.cli.exit_codes import NO_SUCH_POD, CommandError
 from scheduler.cli.hints import kubectl
-from scheduler.cli.owner_status import at, missing
-from scheduler.cli.pod_format import one_line
+from scheduler.cli.owner_status import missing
+from scheduler.cli.pod_format import at, one_line
 from scheduler.explain.records.wording import one_of, shortened
 from scheduler.sanitizing.names import is_namespace_name, is_object_name
 
@@ -94,7 +92,7 @@ def about(endpoint: Endpoint, owner: str) -> str:
         return ""
     plural = f"{kind.lower()}s"
     target = f"{group}/namespaces/{namespace}/{plural}"
-    status, found = _read(endpoint, f"{target}/{name}")
+    status, found = endpoint.cluster_object(f"{target}/{name}")
     words = {"kind": kind, "name": name, "namespace": namespace, "plural": plural}
     words["kubectl"] = kubectl()
     if status == 404 and found.get("reason") == "NotFound":
@@ -126,7 +124,7 @@ def no_namespace(endpoint: Endpoint, namespace: str) -> str:
     if not is_namespace_name(namespace):
         return ""
     target = f"{_CORE}/namespaces"
-    status, found = _read(endpoint, f"{target}/{namespace}")
+    status, found = endpoint.cluster_object(f"{target}/{namespace}")
     if status != 404 or found.get("reason") != "NotFound":
         return ""
     return NO_NAMESPACE.format(namespace=namespace, near=_near(endpoint, target, namespace))
@@ -139,7 +137,7 @@ def read(endpoint: Endpoint, page: OwnerPage) -> Any:
     if group is None or not (is_namespace_name(page.namespace) and is_object_name(name)):
         return {}
     target = f"{group}/namespaces/{page.namespace}/{kind.lower()}s/{name}"
-    status, found = _read(endpoint, target)
+    status, found = endpoint.cluster_object(target)
     return found if status == 200 and found.get("kind") == kind else {}
 
 
@@ -191,26 +189,16 @@ def _refusals(endpoint: Endpoint, found: Any, namespace: str) -> list[Any]:
     uid = at(found, "metadata.uid")
     if not isinstance(uid, str) or not uid:
         return []
-    status, page = _read(endpoint, refusals_target(uid, namespace))
+    status, page = endpoint.cluster_object(refusals_target(uid, namespace))
     items = page.get("items") if status == 200 else None
     return items[:MAX_EVENTS] if isinstance(items, list) else []
 
 
 def _near(endpoint: Endpoint, target: str, name: str) -> str:
     """Ask for names that may be meant."""
-    status, found = _read(endpoint, f"{target}?limit={MAX_NAMES}", NAMES_ONLY)
+    status, found = endpoint.cluster_object(f"{target}?limit={MAX_NAMES}", NAMES_ONLY)
     items = found.get("items") if status == 200 else None
     names = [at(each, "metadata.name") for each in items] if isinstance(items, list) else []
     texts = [each for each in names[:MAX_NAMES] if isinstance(each, str) and is_object_name(each)]
     near = get_close_matches(name, texts, n=_NEAR)
     return f"; did you mean {one_of(near)}?" if near else ""
-
-
-def _read(endpoint: Endpoint, target: str, accept: str = "application/json") -> tuple[int, Any]:
-    """Return status and object; 0 and nothing without an answer."""
-    try:
-        status, body = endpoint.read_cluster(target, accept)
-        found = json.loads(body)
-    except (CommandError, OSError, HTTPException, ValueError, RecursionError):
-        return 0, {}
-    return (status, found) if isinstance(found, dict) else (0, {})

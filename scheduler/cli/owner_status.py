@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from scheduler.api.quantity import NANO, Quantity, parse
 from scheduler.cli.hints import kubectl
-from scheduler.cli.pod_format import one_line
+from scheduler.cli.pod_format import at, one_line
 from scheduler.explain.records.wording import counted, shortened
 
 MAX_REASON: Final = 60
@@ -277,14 +277,3 @@ def _written(found: Any, path: str) -> int | None:
 def _count(value: Any) -> int | None:
     valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
     return value if valid else None
-
-
-def at(found: Any, path: str) -> Any:
-    """Return a field of an object that somebody wrote; None if it has none there.
-
-    >>> at({"spec": {"replicas": 1}}, "spec.replicas"), at({"spec": []}, "spec.replicas")
-    (1, None)
-    """
-    for each in path.split("."):
-        found = found.get(each) if isinstance(found, dict) else None
-    return found

@@ -105,3 +105,14 @@ def woken_by(view: PodView) -> str:
     """Return the event that moved the pod last, and the plugin whose hint returned Queue."""
     event = _MOVES.get(view.last_event, view.last_event)
     return f"{event} (hint of {view.last_hint})" if view.last_hint else event
+
+
+def at(found: Any, path: str) -> Any:
+    """Return a field of an object that somebody wrote; None if it has none there.
+
+    >>> at({"spec": {"replicas": 1}}, "spec.replicas"), at({"spec": []}, "spec.replicas")
+    (1, None)
+    """
+    for each in path.split("."):
+        found = found.get(each) if isinstance(found, dict) else None
+    return found

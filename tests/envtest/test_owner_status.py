@@ -10,7 +10,8 @@ import yaml
 
 from devtools.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 from scheduler.cli.owner_object import refusals_target
-from scheduler.cli.owner_status import at, missing, rollout
+from scheduler.cli.owner_status import missing, rollout
+from scheduler.cli.pod_format import at
 from tests.envtest.workload import until
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
