@@ -1,4 +1,4 @@
-"""What a pod says itself of its scheduling, for users whom the scheduler does not answer."""
+"""The condition of a pod as the API server has it, where the scheduler does not answer."""
 
 from __future__ import annotations
 
