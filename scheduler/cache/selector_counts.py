@@ -14,9 +14,10 @@ recently used columns are evicted. Rows are those of the node table; this module
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -221,6 +222,12 @@ class SelectorCounts:
                     numbers += [pods * number for pods in group.rows.values()]
                     weights += [pods * weight for pods in group.rows.values()]
         return self._sums(rows, numbers), self._sums(rows, weights)
+
+    def label_values(self, namespaces: Iterable[str], key: str) -> Counter[str]:
+        """Return the values of a label that pods of some namespaces have, with their groups."""
+        groups = (self._by_namespace.get(each, {}).values() for each in namespaces)
+        labels = (each.labels.get(key) for each in chain.from_iterable(groups))
+        return Counter(each for each in labels if each is not None)
 
     def _sums(self, rows: list[int], amounts: list[int]) -> Int64Column:
         index = np.array(rows, dtype=np.intp)

@@ -50,6 +50,7 @@ from scheduler.explain.records import (
 from scheduler.explain.records.page_table import PAGES
 from scheduler.explain.records.story import tell
 from scheduler.explain.records.wording import quantity
+from scheduler.framework.near_labels import nearest_key
 from scheduler.sanitizing.vocabulary import known_words_only
 
 PARAMETERS: Final = frozenset(
@@ -80,6 +81,8 @@ NO_WANTS: Final[Mapping[str, str]] = {}
 INSUFFICIENT: Final = "Insufficient "
 OTHER_LABELS: Final = "node(s) didn't match Pod's node affinity/selector"
 """Reasons of NodeResourcesFit and NodeAffinity."""
+NO_DOMAIN: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
+"""Reason of PodTopologySpread for a topologyKey of the pod."""
 NOT_NEAR: Final = "node(s) didn't match pod affinity rules"
 TOO_NEAR: Final = "node(s) didn't match pod anti-affinity rules"
 """Reasons of InterPodAffinity for terms of the pod itself."""
@@ -100,6 +103,18 @@ OF_CLAIMS: Final = frozenset(
     }
 )
 """Reasons of the volume plugins that speak of claims of the pod and name none."""
+
+WELL_KNOWN: Final = frozenset(
+    {
+        "kubernetes.io/arch",
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    }
+)
+"""Labels of nodes that everybody knows; see "Well-Known Labels" in the reference of Kubernetes."""
 
 FindPod = Callable[[str, str], Pod | None]
 """`find_pod(namespace, name)` returns the newest known version of a pod, or None."""
@@ -234,6 +249,8 @@ def _wants(pod: Pod, reason: str) -> str:
         return f"{'claim' if len(claims) == 1 else 'claims'} {', '.join(claims)}" if claims else ""
     if reason == OTHER_LABELS:
         wanted = _node_labels(pod)
+    elif reason == NO_DOMAIN:
+        wanted = (f"label {key}{_meant(key)}" for key in _hard(pod))
     elif reason == NOT_NEAR and affinity is not None and affinity.pod_affinity is not None:
         wanted = map(_near, affinity.pod_affinity.required)
     elif reason == TOO_NEAR and affinity is not None and affinity.pod_anti_affinity is not None:
@@ -245,20 +262,35 @@ def _node_labels(pod: Pod) -> Iterator[str]:
     affinity = pod.spec.affinity
     node = None if affinity is None else affinity.node_affinity
     terms = () if node is None or node.required is None else node.required.node_selector_terms
-    yield from (f"{key}={value}" for key, value in (pod.spec.node_selector or {}).items())
-    yield from (_condition(each) for term in terms for each in term.match_expressions)
+    for key, value in (pod.spec.node_selector or {}).items():
+        yield f"{key}={value}{_meant(key)}"
+    for each in chain.from_iterable(term.match_expressions for term in terms):
+        yield f"{_condition(each)}{_meant(each.key)}"
+
+
+def _hard(pod: Pod) -> Iterator[str]:
+    """Yield the topologyKeys by which the pod must be spread."""
+    for each in pod.spec.topology_spread_constraints:
+        if each.when_unsatisfiable == "DoNotSchedule":
+            yield each.topology_key
+
+
+def _meant(key: str) -> str:
+    """Return a hint for what looks like a misspelt label that nodes usually have."""
+    near = "" if key in WELL_KNOWN else nearest_key(key, WELL_KNOWN)
+    return f" (did you mean {near}?)" if near else ""
 
 
 def _near(term: PodAffinityTerm) -> str:
     """Return which pods a term of the pod itself selects, and by which label of nodes."""
-    selector = term.label_selector
+    selector, key = term.label_selector, f"{term.topology_key}{_meant(term.topology_key)}"
     if selector is None:
         # As upstream: such a term matches none.
-        return f"pod of no labelSelector by {term.topology_key}"
+        return f"pod of no labelSelector by {key}"
     labels = (f"{key}={value}" for key, value in selector.match_labels.items())
     conditions = chain(labels, map(_condition, selector.match_expressions))
     pods = ", ".join(islice(conditions, MAX_WANTED)) or "pod"
-    return f"{pods} by {term.topology_key}"
+    return f"{pods} by {key}"
 
 
 def _condition(each: NodeSelectorRequirement | LabelSelectorRequirement) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from scheduler.explain.what_if.changes import JsonObject, as_json, pointer
 from scheduler.explain.what_if.remedies.node_steps import label_steps
 from scheduler.explain.what_if.remedies.situation import Situation, evictions, names
 from scheduler.framework import PodTerm, Rows, TermKind
+from scheduler.framework.near_labels import MAX_WANTED, nearest_value
 
 _HARD: Final = "DoNotSchedule"
 _SOFT: Final = "ScheduleAnyway"
@@ -108,6 +110,7 @@ def pod_affinity(situation: Situation) -> Iterator[Step]:
             change = situation.set_pod(f"{path}/{index}/topologyKey", meant)
             text = f"use topologyKey {meant} instead of {key}, which no node has"
             yield Step(Code.CORRECT_VALUE, text, (change,), 1.7)
+    yield from _labels_corrected(situation, terms, path)
     if len(terms) > 1:
         for index, term in enumerate(terms[:MAX_TERMS]):
             left = [each for i, each in enumerate(terms) if i != index]
@@ -125,6 +128,25 @@ def pod_affinity(situation: Situation) -> Iterator[Step]:
         text = f"evict {names(others)}, which must not be near this pod"
         cost = 7.0 + len(others)
         yield Step(Code.EVICT_PODS, text, evictions(others), cost, situation.node.name)
+
+
+def _labels_corrected(situation: Situation, terms: list[JsonObject], path: str) -> Iterator[Step]:
+    """Ask for pods with a label that some have, in place of a similar one that none has."""
+    named = (
+        (index, term, *label)
+        for index, term in enumerate(terms)
+        if term.get("namespaceSelector") is None
+        for label in ((term.get("labelSelector") or {}).get("matchLabels") or {}).items()
+    )
+    for index, term, key, value in islice(named, MAX_WANTED):
+        namespaces = term.get("namespaces") or [situation.pod.metadata.namespace]
+        known = situation.table.selector_counts.label_values(namespaces, key)
+        near = "" if value in known else nearest_value((value,), known.most_common())[1]
+        if near:
+            at = pointer("labelSelector", "matchLabels", key)
+            change = situation.set_pod(f"{path}/{index}{at}", near)
+            text = f"use {near} instead of {value} in the required pod affinity for {key}"
+            yield Step(Code.CORRECT_VALUE, text, (change,), 1.8)
 
 
 def _required(spec: JsonObject, kind: str) -> list[JsonObject]:

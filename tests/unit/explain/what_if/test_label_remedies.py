@@ -87,6 +87,28 @@ def test_a_misspelt_label_is_corrected_first(spec: dict[str, Any], text: str) ->
 
 
 @pytest.mark.parametrize(
+    ("wanted", "others", "meant"),
+    [
+        ("cache", ["caches"], "caches"),
+        ("Cache_1", ["cache-1", "web"], "cache-1"),
+        ("cache", ["web"], ""),
+        ("cache-2", ["cache-1"], ""),
+    ],
+)
+def test_a_misspelt_label_of_pods_to_be_near_is_corrected_first(
+    wanted: str, others: list[str], meant: str
+) -> None:
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": wanted}}}
+    pod = offline.pod("p", spec={"affinity": {"podAffinity": {REQUIRED: [term]}}})
+    placed = [offline.pod(each, labels={"app": each}, node="n") for each in others]
+    elsewhere = offline.pod("x", namespace="other", labels={"app": f"{wanted}s"}, node="n")
+    with world(offline.node("n", labels={ZONE: "a"}), pod, *placed, elsewhere) as made:
+        first, *_ = made.remedies("default/p").remedies
+    corrected = f"use {meant} instead of {wanted} in the required pod affinity for app"
+    assert first.text == (corrected if meant else "drop the required pod affinity")
+
+
+@pytest.mark.parametrize(
     "key",
     [
         ZONE,

@@ -340,6 +340,8 @@ def _near(kind: str, *terms: dict[str, Any]) -> dict[str, Any]:
 
 
 LABELS: Final = "node(s) didn't match Pod's node affinity/selector"
+NO_DOMAIN: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
+ZONE: Final = "topology.kubernetes.io/zone"
 NOT_NEAR: Final = "node(s) didn't match pod affinity rules"
 TOO_NEAR: Final = "node(s) didn't match pod anti-affinity rules"
 OF_OTHERS: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
@@ -364,6 +366,19 @@ CACHE: Final = {"labelSelector": {"matchLabels": {"app": "cache"}}, "topologyKey
          "wants zone In a1, b1; wants gpu Exists"),
         ({"nodeSelector": {f"k{at}": "v" for at in range(3000)}}, LABELS,
          "; ".join(f"wants k{at}=v" for at in range(5))),
+        ({"nodeSelector": {f"{ZONE}s": "b"}}, LABELS, f"wants {ZONE}s=b (did you mean {ZONE}?)"),
+        ({"nodeSelector": {ZONE: "b", "example.com/zone": "b"}}, LABELS,
+         f"wants {ZONE}=b; wants example.com/zone=b"),
+        ({"affinity": _required(matchExpressions=[
+            {"key": "kubernets.io/arch", "operator": "Exists"}])}, LABELS,
+         "wants kubernets.io/arch Exists (did you mean kubernetes.io/arch?)"),
+        ({"topologySpreadConstraints": [
+            {"topologyKey": "topology.kubernetes.io/zne", "whenUnsatisfiable": "DoNotSchedule"},
+            {"topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"},
+            {"topologyKey": "row", "whenUnsatisfiable": "ScheduleAnyway"}]}, NO_DOMAIN,
+         f"wants label topology.kubernetes.io/zne (did you mean {ZONE}?); wants label rack"),
+        (_near("podAffinity", CACHE | {"topologyKey": "kubernetes.io/hostnam"}), NOT_NEAR,
+         "wants app=cache by kubernetes.io/hostnam (did you mean kubernetes.io/hostname?)"),
         (_near("podAffinity", CACHE), NOT_NEAR, "wants app=cache by host"),
         (_near("podAntiAffinity", CACHE), TOO_NEAR, "wants no app=cache by host"),
         (_near("podAntiAffinity", CACHE), NOT_NEAR, ""),
