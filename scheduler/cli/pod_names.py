@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _KINDS: Final = ("pod/", "pods/", "po/", "podgroup/", "podgroups/", "pg/")
 """Beginnings of a name as kubectl takes and prints it."""
+
+MANIFESTS: Final = (".yaml", ".yml", ".json")
 
 _KINDS_OF_OWNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "Deployment": ("deploy", "deployment", "deployments"),
@@ -79,13 +82,15 @@ def one_name(_context: click.Context, _parameter: click.Parameter, words: tuple[
     """Return a name; like kubectl's, it may be two words, a kind and a name. A callback of Click.
 
     Raises:
-        click.UsageError: there are more words.
+        click.UsageError: there are more words, or it is a file.
     """
     if len(words) == _OWNER_PARTS - 1 and words[0] in NODES:
         raise click.UsageError(no_pod_but_node(words[1][:200]))
     match words:
         case (kind, name) if f"{kind}/" in _KINDS or _owner_kind(kind):
             return f"{kind}/{name}"
+        case (name,) if name.endswith(MANIFESTS) and Path(name).is_file():
+            raise click.UsageError(f"{name} is a file; about its pod:  kubestow whatif -f {name}")
         case () | (_,):
             return "".join(words)
     meant = kind_meant(words[0]) if len(words) == _OWNER_PARTS - 1 else ""

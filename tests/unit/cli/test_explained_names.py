@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from devtools.filled_records import filled
 from scheduler.cli.endpoint import Endpoint
-from scheduler.cli.exit_codes import NO_SUCH_POD, UNREACHABLE, CommandError
+from scheduler.cli.exit_codes import BAD_INPUT, NO_SUCH_POD, UNREACHABLE, CommandError
 from scheduler.cli.page.sources import LiveSource
 from scheduler.cli.ui import tell_problem
 from scheduler.cli.whatif import field_of
@@ -293,3 +294,14 @@ def test_a_page_without_a_scheduler_says_so(
     assert found.out == ""
     assert found.err.startswith(told)
     assert bool(found.err) is bool(told)
+
+
+@pytest.mark.parametrize("command", ["explain", "whatif"])
+def test_a_file_in_place_of_a_name_is_pointed_to_the_option(
+    shell: Shell, tmp_path: Path, command: str
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.touch()
+    ended = shell(command, str(file))
+    assert ended.code == BAD_INPUT
+    assert f"{file} is a file; about its pod:  kubestow whatif -f {file}" in ended.err
