@@ -381,6 +381,31 @@ async def test_a_failure_is_said_and_what_was_known_stays(page: Page) -> None:
         await page.until("!document.querySelector('[role=alert]')")
 
 
+async def test_a_refusal_of_several_lines_keeps_them(page: Page) -> None:
+    answers = Answers()
+    answers.failure = QuestionError(502, "cannot reach it:\n  try again\r\n\x1blast\n")
+    alert = "document.querySelector('[role=alert]')?.innerText"
+    async with PageServer(answers) as server:
+        await page.open(f"{server.url}#/nodes")
+        await page.until(f"{alert} === 'cannot reach it:\\ntry again\\n[U+001B]last'")
+        answers.failure = QuestionError(502, "\n".join(f"line {at}" for at in range(23)))
+        await page.until(f"{alert}?.endsWith('line 19 and 3 more')")
+
+
+async def test_a_list_that_is_cut_says_how_many_more_there_are(page: Page) -> None:
+    answers = Answers()
+    reasons = [{"plugin": "P", "reason": f"reason {at}", "nodes": 1} for at in range(23)]
+    victims = [f"team-a/victim-{at}" for at in range(1_220)]
+    answers.decisions = [decision(1, rejections=reasons, victims=victims)]
+    async with PageServer(answers) as server:
+        await page.open(server.url)
+        await show(page, "pod/team-a/web-1", "team-a/victim-19 and 1,200 more")
+        text = await page.text()
+    assert "reason 19" in text
+    assert "reason 20" not in text
+    assert "\nand 3 more\n" in text
+
+
 async def test_the_slider_moves_through_a_recorded_run(page: Page) -> None:
     async with PageServer(RecordedSource(example_run(), "run.json")) as server:
         await page.open(f"{server.url}#/waiting")

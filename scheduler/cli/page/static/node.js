@@ -66,7 +66,7 @@ export function Node({ name, at, every = EVERY }) {
       <h2>What it holds</h2>
       ${resourcesOf(node).map((each) => html`<${Holds} key=${each} node=${node} resource=${each} />`)}
       <h2>Pods and what they request</h2>
-      <p>${plural(node.pods_total, "pod")}.</p>
+      <p>${plural(node.pods_total, "pod")}${node.pods.length < node.pods_total ? `; ${number(node.pods.length)} are listed` : ""}.</p>
       <${Table} caption=${`Pods of ${visible(name, 80)}`} columns=${PODS(asked)} rows=${node.pods}
         id=${(pod) => `${pod.uid} ${pod.state}`} empty="No pod is here." />
       <details><summary>Labels</summary>

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from "./vendor/hooks.js";
 import { html } from "./html.js";
-import { Text, number, percent, sortKey, span, visible } from "./text.js";
+import { Lines, Text, number, percent, sortKey, span, visible } from "./text.js";
 
 /** The address of a view: its name and arguments, each escaped. */
 export const address = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
@@ -39,7 +39,7 @@ export function nextTry(pod, now) {
 export function Pending({ answer, what }) {
   if (answer.error) {
     const old = answer.data ? " Shown is the last answer." : "";
-    return html`<p class="problem" role="alert"><${Text} of=${answer.error} limit=${2000} />${old}</p>`;
+    return html`<p class="problem" role="alert"><${Lines} of=${answer.error} limit=${2000} />${old}</p>`;
   }
   return answer.data ? null : html`<p class="loading" role="status">Asking for ${what} …</p>`;
 }

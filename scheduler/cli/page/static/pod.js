@@ -5,7 +5,7 @@ import { html } from "./html.js";
 import { ask, useAnswer, usePolled } from "./api.js";
 import { outcome, score } from "./decisions.js";
 import { Badge, Facts, NodeLink, Pending, PLACES, PodLink, Standby, Table, nextTry, podOf } from "./parts.js";
-import { LongText, Text, clock, number, plural, span, visible } from "./text.js";
+import { Lines, LongText, Text, clock, more, number, plural, span, visible } from "./text.js";
 
 const EVERY = 5;
 const NODES = 20;
@@ -44,7 +44,7 @@ const REJECTIONS = [
   { title: "Plugin", cell: (each) => html`<${Text} of=${each.plugin} />` },
   { title: "Nodes", numeric: true, cell: (each) => number(each.nodes) },
   { title: "Reason", cell: (each) => html`<${LongText} of=${each.reasons.join(", ")} what="the reason" />${each.only_nominated ? " (only beside nominated pods)" : ""}` },
-  { title: "For example", cell: (each) => each.examples.map((name, at) => html`${at ? ", " : ""}<${NodeLink} name=${name} />`) },
+  { title: "For example", cell: (each) => each.examples.map((name, at) => html`${at ? ", " : ""}<${NodeLink} name=${name} />`).concat(each.examples.length ? more(each.nodes - each.examples.length) : "") },
 ];
 
 /** The columns of a table of scores: one for each plugin that gave any. */
@@ -108,14 +108,14 @@ function Attempt({ decision, open }) {
       ${decision.result === "gated" ? "" : `attempt ${number(decision.attempt)}: `}${ended(decision)}</h3>
     ${decision.rejections.length > 0 && html`<ul>${decision.rejections.slice(0, 20).map((each) => html`<li>
       ${plural(each.nodes, "node")}: <${LongText} of=${each.reason} what="the reason" />
-      ${each.detail && html` (<${Text} of=${each.detail} limit=${1000} />)`} <span class="small"><${Text} of=${each.plugin} /></span></li>`)}</ul>`}
+      ${each.detail && html` (<${Text} of=${each.detail} limit=${1000} />)`} <span class="small"><${Text} of=${each.plugin} /></span></li>`)}${decision.rejections.length > 20 && html`<li>${more(decision.rejections.length - 20).trim()}</li>`}</ul>`}
     <details open=${open}><summary>Details<span class="unseen"> of attempt ${number(decision.attempt)}</span></summary>
     <${Facts} facts=${[
       ["Search", fits],
       ["Score", total === null ? "" : number(total)],
       ["Came from", decision.queue && html`<${Text} of=${decision.queue} />`],
       ["Woken by", woken && html`<${Text} of=${woken} />`],
-      ["Evicted for it", decision.victims.length ? decision.victims.slice(0, 20).map((key, at) => html`${at ? ", " : ""}<${PodLink} ...${podOf(key)} />`) : ""],
+      ["Evicted for it", decision.victims.length ? decision.victims.slice(0, 20).map((key, at) => html`${at ? ", " : ""}<${PodLink} ...${podOf(key)} />`).concat(more(decision.victims.length - 20)) : ""],
       ["Nominated to", decision.nominated_node && html`<${NodeLink} name=${decision.nominated_node} />`],
       ["Bound", clock(decision.bound)],
     ]} />
@@ -158,7 +158,7 @@ function History({ answer }) {
   const decisions = [...(answer.data?.decisions ?? [])].sort((a, b) => b.seq - a.seq || b.time - a.time);
   return html`<section aria-labelledby="history">
     <h2 id="history">What was decided before</h2>
-    ${answer.status === 404 ? html`<p class="empty"><${Text} of=${answer.error} limit=${1000} /></p>`
+    ${answer.status === 404 ? html`<p class="empty"><${Lines} of=${answer.error} limit=${1000} /></p>`
       : html`<${Pending} answer=${answer} what="its history" />`}
     <ol class="timeline" reversed>${runs(decisions).map((each, at) => html`<${Run} key=${keyOf(each[0])} decisions=${each} open=${at === 0} />`)}</ol>
   </section>`;

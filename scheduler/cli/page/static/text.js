@@ -37,6 +37,15 @@ export function visible(text, limit = SHORT) {
 /** An untrusted text. Its direction does not reach what is beside it. */
 export const Text = ({ of, limit }) => html`<bdi>${visible(of, limit)}</bdi>`;
 
+const MAX_LINES = 20;
+
+/** An untrusted text of several lines, each on its own. */
+export function Lines({ of, limit }) {
+  const lines = String(of ?? "").slice(0, limit).trim().split(/\r?\n/);
+  const shown = lines.slice(0, MAX_LINES).map((line, at) => html`${at ? html`<br />` : ""}<${Text} of=${line} limit=${limit} />`);
+  return html`${shown}${more(lines.length - MAX_LINES)}`;
+}
+
 /** A short name that the scheduler chose, such as of an event or a plugin: not broken in a table. */
 export const Label = ({ of }) => html`<bdi class="whole">${visible(of, 80)}</bdi>`;
 
@@ -109,4 +118,6 @@ export function amount(resource, value) {
 
 export const percent = (share) => `${Math.round(share * 100)} %`;
 export const number = (value) => Number(value ?? 0).toLocaleString("en-US");
+/** Say how many were left out of a list. */
+export const more = (left) => (left > 0 ? ` and ${number(left)} more` : "");
 export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
