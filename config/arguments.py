@@ -16,7 +16,13 @@ from config import upstream
 from config.decoding import Decoder, described
 from config.document import Document, Entries, Node, Scalar, plain
 from config.feature_gates import FeatureGates
-from config.go_plugins import COSCHEDULING, COSCHEDULING_ARGS, advice, argument_advice
+from config.go_plugins import (
+    COSCHEDULING,
+    COSCHEDULING_ARGS,
+    MISSPELT,
+    advice,
+    argument_advice,
+)
 from config.merging import Catalogue, NameResolver
 from config.types import API_VERSION, KubeSchedulerProfile, PluginConfig
 from scheduler.framework.field_errors import (
@@ -26,6 +32,7 @@ from scheduler.framework.field_errors import (
     forbidden,
     invalid,
     item,
+    nearest,
 )
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.registry import NoArgs, args_type
@@ -77,7 +84,7 @@ class ArgumentsReader:
     def _configured(self, entry: PluginConfig, node: Node, path: str) -> Arguments | None:
         name, args_path = entry.name, child(path, "args")
         if name not in self._catalogue.registry:
-            return self._unavailable(name, node, path)
+            return self._unavailable(entry, node, path)
         if isinstance(node, Scalar) and node.value is None:
             node = Entries()
         factory = self._catalogue.registry[name]
@@ -92,7 +99,8 @@ class ArgumentsReader:
             self._validate(name, factory, args, args_path)
         return args
 
-    def _unavailable(self, name: str, node: Node, path: str) -> Arguments | None:
+    def _unavailable(self, entry: PluginConfig, node: Node, path: str) -> Arguments | None:
+        name = entry.name
         if self._catalogue.absent(name):
             if isinstance(node, Entries):
                 node = self._without_type(name, NoArgs, node, child(path, "args"))
@@ -104,6 +112,9 @@ class ArgumentsReader:
                 name, self._catalogue.names(), unloaded=self._names.failed
             )
             self._errors.add(name_path, f'plugin "{name}" does not exist{hint}')
+        if meant := nearest(name, self._catalogue.registry, cutoff=MISSPELT):
+            # So that its faults are reported in the same run.
+            self._configured(msgspec.structs.replace(entry, name=meant), node, path)
         return None
 
     def _without_former(self, node: Entries, path: str) -> Entries:

@@ -151,7 +151,7 @@ def point_advice(point: str) -> str:
     )
 
 
-_MISSPELT: Final = 0.85
+MISSPELT: Final = 0.85
 """Likeness from which a name is one that is misspelt."""
 _WRITE: Final = "or write it in Python and name it module:Class (docs/plugins.md)"
 
@@ -170,9 +170,9 @@ def advice(name: str, known: Collection[str], *, unloaded: bool = False) -> str:
         kind, instead = OTHER_PLUGINS[name]
         return f": it is {kind}; {instead}, {_WRITE}"
     # An unrelated plugin would be accepted, and schedule otherwise.
-    if unloaded and not did_you_mean(name, known, cutoff=_MISSPELT):
+    if unloaded and not did_you_mean(name, known, cutoff=MISSPELT):
         return ": it may be the one that could not be loaded"
-    return did_you_mean(name, known, cutoff=_MISSPELT) or (
+    return did_you_mean(name, known, cutoff=MISSPELT) or (
         "; a plugin written in Go cannot be loaded: write it in Python and name it module:Class "
         "(docs/plugins.md)"
     )

@@ -107,9 +107,15 @@ def parent(path: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return `; did you mean "X"?`; empty if no known name is similar: 1 is equal, 0 different."""
+    found = nearest(name, known, cutoff=cutoff)
+    return f'; did you mean "{found}"?' if found else ""
+
+
+def nearest(name: str, known: Iterable[str], *, cutoff: float) -> str:
+    """Return the known name that is most similar; empty if none is."""
     by_lower = {candidate.lower(): candidate for candidate in sorted(known)}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
-    return f'; did you mean "{by_lower[found[0]]}"?' if found else ""
+    return by_lower[found[0]] if found else ""
 
 
 def invalid(value: object, detail: str) -> str:

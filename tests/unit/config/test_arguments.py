@@ -105,6 +105,15 @@ def test_durations_in_arguments_are_gos() -> None:
         ("NodeResourcesFit", "[1]", ["args: must be a mapping, not a list"]),
         ("NodeName", "{x: 1}", ['args.x: unknown field "x"']),
         ("NodeResourceFit", "{}", ['name: plugin "NodeResourceFit" does not exist; did you mean']),
+        (
+            "NodeResourceFit",
+            "{scoringStrategie: {}}",
+            [
+                'name: plugin "NodeResourceFit" does not exist; did you mean "NodeResourcesFit"?',
+                'args.scoringStrategie: unknown field "scoringStrategie"; did you mean',
+            ],
+        ),
+        ("example.com/Fit", "{a: 1}", ['name: plugin "example.com/Fit" does not exist']),
         ("''", "{}", ["name: Required value"]),
         ("EBSLimits", "{}", ['name: Invalid value: "EBSLimits": was invalid in version']),
     ],
