@@ -49,15 +49,19 @@ def spread(situation: Situation) -> Iterator[Step]:
         yield Step(Code.SPREAD_ANYWAY, text, (situation.set_pod(_CONSTRAINTS, [soft]),), 4.0)
         return
     for index in hard[:MAX_CONSTRAINTS]:
-        key = constraints[index]["topologyKey"]
-        if meant := situation.key_meant(key):
-            made = list(constraints)
-            made[index] = {**constraints[index], "topologyKey": meant}
-            text = f"use topologyKey {meant} instead of {key}, which no node has"
-            yield Step(Code.CORRECT_VALUE, text, (situation.set_pod(_CONSTRAINTS, made),), 1.7)
+        yield from _key_corrected(situation, f"{_CONSTRAINTS}/{index}", constraints[index])
         yield from _relaxed(situation, constraints, [index])
     if len(hard) > 1:
         yield from _relaxed(situation, constraints, hard)
+
+
+def _key_corrected(situation: Situation, path: str, stated: JsonObject) -> Iterator[Step]:
+    """Correct the topologyKey of a constraint or of a term."""
+    key = stated.get("topologyKey", "")
+    if meant := situation.key_meant(key):
+        change = situation.set_pod(f"{path}/topologyKey", meant)
+        text = f"use topologyKey {meant} instead of {key}, which no node has"
+        yield Step(Code.CORRECT_VALUE, text, (change,), 1.7)
 
 
 def _relaxed(
@@ -105,11 +109,7 @@ def pod_affinity(situation: Situation) -> Iterator[Step]:
     terms = _required(situation.spec, "podAffinity")
     path = pointer("spec", "affinity", "podAffinity", _REQUIRED)
     for index, term in enumerate(terms[:MAX_CONSTRAINTS]):
-        key = term.get("topologyKey", "")
-        if meant := situation.key_meant(key):
-            change = situation.set_pod(f"{path}/{index}/topologyKey", meant)
-            text = f"use topologyKey {meant} instead of {key}, which no node has"
-            yield Step(Code.CORRECT_VALUE, text, (change,), 1.7)
+        yield from _key_corrected(situation, f"{path}/{index}", term)
     yield from _labels_corrected(situation, terms, path)
     if len(terms) > 1:
         for index, term in enumerate(terms[:MAX_TERMS]):
