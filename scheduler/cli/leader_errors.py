@@ -32,9 +32,10 @@ ACTS_AS: Final = (
     "kubeconfig without as."
 )
 NO_API_SERVER: Final = "cannot reach the API server {server} ({source}): {text}"
+_OTHERWISE: Final = "otherwise look at its pods:  {kubectl} -n {namespace} get pods"
 NO_LEADER: Final = (
     "nobody holds the Lease {lease} now: no replica leads. A new one takes over within seconds;\n"
-    "otherwise look at its pods:  {kubectl} -n {namespace} get pods\n"
+    f"{_OTHERWISE}\n"
     "A scheduler with --leader-elect=false holds no Lease: without --lease it is found on the "
     "machine of\nthe user who runs it; elsewhere give --server URL."
 )
@@ -88,7 +89,8 @@ NO_WEBSOCKET: Final = (
 )
 NO_POD: Final = (
     "pod {pod}, which leads, cannot be reached: {text}\n"
-    "If it is gone, another replica takes over within seconds."
+    "If it is gone, another replica takes over within seconds;\n"
+    f"{_OTHERWISE}"
 )
 UNAUTHENTICATED: Final = (
     "the API server {server} does not accept the credentials of {source}\n"
@@ -168,7 +170,10 @@ def tunnel_refused(
         case 403 if _is_status(refusal.body):
             return CommandError(_may_not(text, namespace), NOT_PERMITTED)
         case 404 | 500 | 502 | 503 | 504 if _is_status(refusal.body):
-            return NotConnectedError(NO_POD.format(pod=record.pod, text=text), record.holder)
+            message = NO_POD.format(
+                pod=record.pod, text=text, namespace=namespace, kubectl=kubectl()
+            )
+            return NotConnectedError(message, record.holder)
     text = NO_WEBSOCKET.format(
         server=cluster.server,
         port=record.port,

@@ -261,7 +261,11 @@ def test_an_address_that_no_leader_publishes_opens_no_connection(
             6,
             ("cannot create pods/portforward", "--role=kubestow-explainer --user"),
         ),
-        (status(404, 'pods "a" not found'), 5, ('pods "a" not found', "another replica takes")),
+        (
+            status(404, 'pods "a" not found'),
+            5,
+            ('pods "a" not found', "another replica takes", "get pods"),
+        ),
         (status(500, "error dialing backend"), 5, ("error dialing backend",)),
         (
             status(400, "Upgrade request required"),
