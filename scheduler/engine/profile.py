@@ -7,7 +7,7 @@ from typing import Any
 
 from config import ResolvedProfile
 from scheduler.framework import ConfigurationError, Handle
-from scheduler.sanitizing.exceptions import error_text, frames
+from scheduler.sanitizing.exceptions import frames, typed_text
 
 
 def instantiate_plugins(
@@ -41,4 +41,4 @@ def _raised(error: Exception) -> str:
     # The first frame is `instantiate_plugins`.
     *_, place = frames(error)
     own = error.__traceback__ is not None and error.__traceback__.tb_next is not None
-    return f"{error_text(error)} ({place})" if own else error_text(error)
+    return f"{typed_text(error)} ({place})" if own else typed_text(error)

@@ -28,6 +28,16 @@ def error_text(error: object) -> str:
     return _bounded(str, error)
 
 
+def typed_text(error: BaseException) -> str:
+    """Return the name of the class and `error_text`, as the last line of a traceback.
+
+    >>> typed_text(KeyError("zone")), typed_text(LookupError())
+    ("KeyError: 'zone'", 'LookupError')
+    """
+    text = error_text(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def error_repr(error: object) -> str:
     """Return `repr(error)`, cut; the name of its class if that raises or is no text.
 

@@ -167,17 +167,37 @@ def test_what_is_wrong_with_many_pods_is_shown_once(shell: Shell, teams: Path) -
     assert "note:" not in ended.out
 
 
-def test_a_constructor_that_raises_is_named_with_its_line(shell: Shell, teams: Path) -> None:
-    teams.write_text(
-        TEAMS.replace(
-            "    def filter",
-            "    def __init__(self, args, handle):\n        1 / 0\n\n    def filter",
-            1,
-        )
-    )
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("1 / 0", "ZeroDivisionError: division by zero ("),
+        ("raise LookupError", "LookupError ("),
+    ],
+)
+def test_a_constructor_that_raises_is_named_with_its_line(
+    shell: Shell, teams: Path, line: str, text: str
+) -> None:
+    constructor = f"    def __init__(self, args, handle):\n        {line}\n\n    def filter"
+    teams.write_text(TEAMS.replace("    def filter", constructor, 1))
     ended = shell("plugin", "try", "--once", str(teams))
-    assert "division by zero (" in ended.err
+    assert text in ended.err
     assert "teams.py:" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("pod.metadata.lables", "has no attribute 'lables'; did you mean \"labels\"? ("),
+        ("pod.metadata.nothing_like_it", "has no attribute 'nothing_like_it' ("),
+    ],
+)
+def test_a_misspelt_attribute_is_named_with_what_it_means(
+    shell: Shell, teams: Path, line: str, text: str
+) -> None:
+    source, body = TEAMS.split("    def filter", 1)
+    head, rest = body.split("\n", 1)
+    teams.write_text(f"{source}    def filter{head}\n        {line}\n{rest}")
+    assert text in shell("plugin", "check", "--clusters", "1", str(teams)).out
 
 
 def test_try_shows_verdicts_and_where_pods_go(shell: Shell, teams: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_plugin_gets_its_arguments() -> None:
 @pytest.mark.parametrize(
     ("problem", "texts"),
     [
-        (ValueError("boom"), (f'initializing plugin "A": boom ({__file__}:64 in fail)',)),
+        (ValueError("no"), (f'initializing plugin "A": ValueError: no ({__file__}:64 in fail)',)),
         (
             ConfigurationError(["one", "two"]),
             ('initializing plugin "A": one', 'initializing plugin "A": two'),
