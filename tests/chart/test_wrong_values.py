@@ -270,6 +270,14 @@ def test_a_wrong_value_is_refused_by_its_path(helm: Helm, case: str) -> None:
     assert message in helm.refusal(values)
 
 
+def test_all_wrong_values_are_named_at_once(helm: Helm) -> None:
+    config = {"profiles": [{}, {"schedulerName": "default-scheduler"}]}
+    refusal = helm.refusal({"config": config, **switch("deferredQuota.mark")})
+    assert "config.profiles[0].schedulerName: missing" in refusal
+    assert "\nconfig.profiles[1].schedulerName: default-scheduler is" in refusal
+    assert "\ndeferredQuota.mark.enabled: works beside" in refusal
+
+
 def test_the_name_of_the_clusters_scheduler_is_allowed_to_who_replaces_it(helm: Helm) -> None:
     config = {"profiles": [{"schedulerName": "default-scheduler"}]}
     flag = "--replace-default-scheduler"
