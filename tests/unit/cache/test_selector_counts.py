@@ -148,3 +148,18 @@ def test_removing_a_group_with_many_labels_does_not_compare_its_key_for_each(
 
     assert compared <= 2
     assert index.statistics().groups == 0
+
+
+def test_the_values_of_a_label_are_those_of_some_pods_of_some_namespaces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster([node("n1")])
+    for uid, app, namespace in (("p", "a", "x"), ("q", "b", "x"), ("r", "c", "y")):
+        cluster.cache.add_pod(labelled(uid, app, namespace=namespace))
+    cluster.cache.add_pod(pod("s", "n1", namespace="x"))
+    values = cluster.table.selector_counts.label_values
+    assert values(["x", "x", "z"], "app") == {"a": 1, "b": 1}
+    assert values(["x", "y"], "app") == {"a": 1, "b": 1, "c": 1}
+    assert values(["x"], "other") == {}
+    monkeypatch.setattr(selector_counts, "MAX_GROUPS", 2)
+    assert values(["x", "y"], "app") == {"a": 1, "b": 1}

@@ -17,7 +17,7 @@ from scheduler.explain.what_if.changes import JsonObject, as_json, pointer
 from scheduler.explain.what_if.remedies.node_steps import label_steps
 from scheduler.explain.what_if.remedies.situation import Situation, evictions, names
 from scheduler.framework import PodTerm, Rows, TermKind
-from scheduler.framework.near_labels import MAX_WANTED, nearest_value
+from scheduler.framework.near_labels import MAX_COMPARED, MAX_WANTED, nearest_value
 
 _HARD: Final = "DoNotSchedule"
 _SOFT: Final = "ScheduleAnyway"
@@ -141,7 +141,7 @@ def _labels_corrected(situation: Situation, terms: list[JsonObject], path: str) 
     for index, term, key, value in islice(named, MAX_WANTED):
         namespaces = term.get("namespaces") or [situation.pod.metadata.namespace]
         known = situation.table.selector_counts.label_values(namespaces, key)
-        near = "" if value in known else nearest_value((value,), known.most_common())[1]
+        near = "" if value in known else nearest_value((value,), known.most_common(MAX_COMPARED))[1]
         if near:
             at = pointer("labelSelector", "matchLabels", key)
             change = situation.set_pod(f"{path}/{index}{at}", near)
